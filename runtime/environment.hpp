@@ -1,5 +1,6 @@
-// runtime/environment.hpp: the environment variables that the program reads. (Plugins read their own.) An empty
-// variable counts as unset. [any thread, as long as no thread sets variables]
+// runtime/environment.hpp: the environment variables that the program reads. (Those of devices are in
+// plugins/devices/checks/environment.hpp.) An empty variable counts as unset. [any thread, as long as no thread sets
+// variables]
 #pragma once
 
 #include <cstdlib>

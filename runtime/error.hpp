@@ -23,6 +23,7 @@ enum class ErrorCode {
   kUnavailable,       // the engine accepts no requests: it drains, or a part that it needs has failed
 };
 
+// A value: each thread has its own.
 class Error : public std::runtime_error {
  public:
   explicit Error(const std::string& text, ErrorCode code = ErrorCode::kInvalid)

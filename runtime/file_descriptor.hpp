@@ -7,6 +7,8 @@
 
 namespace mortise {
 
+// Closes its descriptor when it is destroyed, reset or assigned to. Invariant: get() is a descriptor that only this
+// owns, or -1. Used by one thread at a time.
 class FileDescriptor {
  public:
   FileDescriptor() = default;

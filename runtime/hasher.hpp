@@ -13,6 +13,8 @@
 
 namespace mortise {
 
+// Hashes a sequence of fields. Invariant: different sequences of fields give different input to the hash. Used by one
+// thread.
 class Hasher {
  public:
   Hasher() : state_(XXH3_createState(), &XXH3_freeState) { XXH3_128bits_reset(state_.get()); }

@@ -8,7 +8,7 @@
 namespace mortise {
 
 // Instead of std::atomic<std::shared_ptr>: in libstdc++ 12 its load() ends with a relaxed store, so a read of the
-// pointer and the next write are not ordered.
+// pointer and the next write are not ordered. Invariant: a loaded value never changes. Thread-safe.
 template <typename T>
 class Published {
  public:

@@ -1,4 +1,4 @@
-// cuda_span_bench: attention of one layer of the 8B shape (32 heads, 8 kv heads, bf16) on the GPU, each figure
+// cuda_span_bench: attention of one layer of the 8B shape (32 heads, 8 KV heads, bf16) on the GPU, each figure
 // beside its floor: bytes of K and V over the bandwidth of a copy in the same run, or operations over the peak of the
 // tensor cores. Layers alternate, so that nothing is still in the L2 from the call before.
 //   ./cuda_span_bench [HEAD_DIM [int8]]      128, as 8B has; a cache in int8

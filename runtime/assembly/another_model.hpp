@@ -7,8 +7,9 @@
 
 namespace mortise {
 
-// The requested model gives other tokens than the running model, or has another max_model_len, so the running engine
-// cannot take it. A caller that can open a second pipeline may replace the whole pipeline instead.
+// Thrown if the requested model gives other tokens than the running model, or has another max_model_len, so that the
+// running engine cannot take it. A caller that can open a second pipeline may replace the whole pipeline instead. A
+// value: each thread has its own.
 class AnotherModelError : public Error {
  public:
   explicit AnotherModelError(const std::string& text) : Error(text, ErrorCode::kConflict) {}

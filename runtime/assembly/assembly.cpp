@@ -14,7 +14,7 @@
 namespace mortise {
 namespace {
 
-// Which component serves is known only with the configuration, whose path is an option: all choices name the same one.
+// The component that serves is chosen by the model's configuration. Its path is an option, the same for all choices.
 std::string model_folder(const PipelineDescription& description) {
   const nlohmann::json& options = description.model.choices.front().options;
   if (!options.contains("path") || !options.at("path").is_string()) {
@@ -47,8 +47,9 @@ Assembly::Assembly(const PipelineDescription& description, std::optional<ModelFi
 
 Assembly::~Assembly() = default;
 
-// The files for a model that is another part than the one that runs; null when it is the same. They are the running
-// one's, once the folder that is named has turned out to have the same contents.
+// Returns the files for a model that must be opened again, or null if the model is the running one. If the named folder
+// has the same contents as the running model's, returns the running files. Throws an AnotherModelError if the contents
+// differ.
 std::shared_ptr<const ModelFiles> Assembly::files_for(const PipelineDescription& next) const {
   if (same_part(next.model, description().model)) return nullptr;
   if (made_) return files_;
@@ -65,7 +66,7 @@ SwapFigures Assembly::swap(Engine& engine, const PipelineDescription& next, cons
   std::unique_lock swapping(swapping_, std::try_to_lock);
   if (!swapping) {
     if (verifying_) fail(ErrorCode::kConflict, "a swap with verify_steps is under way; wait for its end");
-    swapping.lock();  // behind a swap that takes a moment
+    swapping.lock();  // waits for another swap without verify_steps, which takes a moment
   }
   verifying_ = options.verify_steps > 0;
   const std::shared_ptr<void> ends(nullptr, [this](void*) { verifying_ = false; });
@@ -76,22 +77,22 @@ SwapFigures Assembly::swap(Engine& engine, const PipelineDescription& next, cons
     if (!same_pipeline(seen, parts_->description())) {
       fail(ErrorCode::kConflict, "a part failed and the one before it came back meanwhile; ask again");
     }
-    FormerParts former = former_;
-    former.remember(seen, next, options);
-    const std::shared_ptr<PartSet> running = parts_;  // steps go on meanwhile, and one may fail and bring others back
-    return replacement(std::make_shared<PartSet>(*running, next, files, open_draft_, use, placement), former);
+    PreviousParts previous = previous_;
+    previous.remember(seen, next, options);
+    const std::shared_ptr<PartSet> running = parts_;  // steps run meanwhile, and a fallback may replace parts_
+    return replacement(std::make_shared<PartSet>(*running, next, files, open_draft_, use, placement), previous);
   };
   return engine.swap(make, options.verify_steps, options.cancel);
 }
 
 // The rest of this runs on the engine's thread.
 
-Replacement Assembly::replacement(std::shared_ptr<PartSet> made, const FormerParts& former) {
+Replacement Assembly::replacement(std::shared_ptr<PartSet> made, const PreviousParts& previous) {
   Replacement result{made->parts(), made->limits(), made->has_running_kv()};
-  for (const PartKind kind : former.kinds()) result.fallbacks[kind] = fallback_from(kind);
-  result.taken = [this, made, former] {
+  for (const PartKind kind : previous.kinds()) result.fallbacks[kind] = fallback_from(kind);
+  result.taken = [this, made, previous] {
     made->keep();
-    former_ = former;
+    previous_ = previous;
     std::shared_ptr<PartSet> before = made;
     const std::lock_guard lock(mutex_);
     parts_.swap(before);
@@ -111,7 +112,7 @@ Fallback Assembly::fallback_from(PartKind kind) {
   Fallback fallback;
   fallback.make = [this, kind, news, serving](const StepUse& use) {
     news->failed = serving();
-    return make_former(kind, use);
+    return make_previous(kind, use);
   };
   fallback.taken = [this, news, serving](const std::string& why, const SwapFigures& figures) {
     news->serving = serving();
@@ -133,13 +134,13 @@ Fallback Assembly::fallback_from(PartKind kind) {
   return fallback;
 }
 
-Replacement Assembly::make_former(PartKind kind, const StepUse& use) {
-  FormerParts former = former_;
-  const PipelineDescription next = former.take(kind, parts_->description());
+Replacement Assembly::make_previous(PartKind kind, const StepUse& use) {
+  PreviousParts previous = previous_;
+  const PipelineDescription next = previous.take(kind, parts_->description());
   const std::shared_ptr<const ModelFiles> files = kind == PartKind::kModel ? files_ : nullptr;
   Replacement result =
-      replacement(std::make_shared<PartSet>(*parts_, next, files, open_draft_, use, Placement::kInPlace), former);
-  // Who knows what a part that failed in a step has written there.
+      replacement(std::make_shared<PartSet>(*parts_, next, files, open_draft_, use, Placement::kInPlace), previous);
+  // The failed part may have written anything to the KV memory.
   if (kind != PartKind::kScheduler && kind != PartKind::kProposer) result.same_kv = false;
   return result;
 }
@@ -179,7 +180,7 @@ ModelInfo Assembly::model_info() const {
   info.vocab_size = dims().vocab_size;
   info.eos_tokens = checkpoint().generation_config().eos_token_ids;
   if (info.eos_tokens.empty() && tokenizer().eos_id()) info.eos_tokens.push_back(*tokenizer().eos_id());
-  // What the head has no logit for is never drawn, and a device refuses to ban it (min_tokens).
+  // The head has no logit for such tokens: they are never drawn, and a device refuses to ban them (min_tokens).
   std::erase_if(info.eos_tokens, [&](std::int32_t id) { return id >= info.vocab_size; });
   info.is_cut = is_cut_;
   return info;

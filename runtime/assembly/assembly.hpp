@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "assembly/former_parts.hpp"
 #include "assembly/part_set.hpp"
+#include "assembly/previous_parts.hpp"
 #include "assembly/swap_options.hpp"
 #include "engine/engine.hpp"
 #include "pipeline/description.hpp"
@@ -22,16 +22,17 @@
 
 namespace mortise {
 
-// Reports that a part has failed and the part before it has come back, or could not.
+// Reports that a part has failed and the previous part has come back, or could not.
 struct FallbackNews {
   PartKind kind;
   std::vector<const Component*> failed, serving;  // of that kind, before and now; several only if proposers
   std::string why;                                // the message of the part or the host
   SwapFigures figures;                            // of the exchange
-  std::string error;                              // why the former part could not come back; "": it has
+  std::string error;                              // why the previous part could not come back; "": it has
 };
 
-// Any thread may call its functions, except where a comment says otherwise.
+// Any thread may call its functions, except where a comment says otherwise. Invariant: parts_ is the set that the
+// engine runs, and the numerics id never changes.
 class Assembly {
  public:
   // Throws an Error that names the part, file or option at fault. `files`, if given, replaces the model's `path`.
@@ -46,10 +47,10 @@ class Assembly {
   // weights too. Blocks until it is done. Throws an AnotherModelError if its model gives other tokens or has another
   // max_model_len, an Error if a part cannot be opened or the numerics id differs for another reason, and what
   // Engine::swap throws; nothing has changed then. While a swap with verify_steps is under way, all others are refused.
-  // If a new part fails later, the former part comes back if `options` say so. REQUIRES: `engine` runs the parts and
+  // If a new part fails later, the previous part comes back if `options` say so. REQUIRES: `engine` runs the parts and
   // limits of this assembly.
   SwapFigures swap(Engine& engine, const PipelineDescription& next, const SwapOptions& options = {});
-  // Sets the function that is called when a part has failed and the former part has come back, or could not. The log
+  // Sets the function that is called when a part has failed and the previous part has come back, or could not. The log
   // says the same. `tell` is called on the engine's thread and must not wait. Call this before the first swap.
   void on_fallback(std::function<void(const FallbackNews& news)> tell) { tell_ = std::move(tell); }
 
@@ -76,9 +77,9 @@ class Assembly {
 
  private:
   std::shared_ptr<const ModelFiles> files_for(const PipelineDescription& next) const;
-  Replacement replacement(std::shared_ptr<PartSet> made, const FormerParts& former);
+  Replacement replacement(std::shared_ptr<PartSet> made, const PreviousParts& previous);
   Fallback fallback_from(PartKind kind);
-  Replacement make_former(PartKind kind, const StepUse& use);
+  Replacement make_previous(PartKind kind, const StepUse& use);
 
   const FileOpener open_draft_;
   const bool made_;  // files were given, so there is no folder to open again
@@ -87,7 +88,7 @@ class Assembly {
   std::atomic<bool> verifying_ = false;  // the swap under way has verify_steps
   mutable std::mutex mutex_;             // guards parts_
   std::shared_ptr<PartSet> parts_;       // replaced and released on the engine's thread; released by the destructor
-  FormerParts former_;                   // engine's thread only
+  PreviousParts previous_;               // engine's thread only
   std::function<void(const FallbackNews&)> tell_ = [](const FallbackNews&) {};
   mortise_model_dims dims_{};
   bool is_cut_ = false;  // max_model_len is below the checkpoint's own length

@@ -22,13 +22,13 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-// The one place that ranks parts. The first that is installed and serves the model is taken.
-// cascade and prefix_group before paged and fcfs: several times faster where requests share prefixes, and no measurable
-// difference where they share none (bench/results/2026-11-22-cascade-cpu.md).
+// The only place that ranks parts: the first one that is installed and accepts the model is taken. cascade and
+// prefix_group come before paged and fcfs: they are several times faster if requests share prefixes, and no measurable
+// difference was found if they share none (bench/results/2026-11-22-cascade-cpu.md).
 constexpr const char* kDevices[] = {"cuda", "cpu"};
 constexpr const char* kAttentions[] = {"cascade", "paged"};
 constexpr const char* kSchedulers[] = {"prefix_group", "fcfs"};
-constexpr const char* kProposers[] = {"ngram"};  // those that need no second model
+constexpr const char* kProposers[] = {"ngram"};  // proposers that need no second model
 
 std::vector<const Component*> components_of(const PluginCatalog& catalog, PartKind kind, const char* name) {
   std::vector<const Component*> components = catalog.find(name).components;
@@ -36,7 +36,7 @@ std::vector<const Component*> components_of(const PluginCatalog& catalog, PartKi
   return components;
 }
 
-// The first of `names` that is installed and does not refuse the query; nullptr: none.
+// Returns the first of `names` that is installed and accepts the query; nullptr: none.
 const Component* find_part(const PluginCatalog& catalog, PartKind kind, std::span<const char* const> names,
                            const mortise_query& query) {
   for (const char* name : names) {
@@ -68,7 +68,7 @@ std::string architecture_of(const ModelConfig& config) {
   return config.architectures.empty() ? "" : fmt::format(" ({})", config.architectures.front());
 }
 
-// Every model plugin knows by itself which configurations it serves, so there is no table of architectures here.
+// Every model plugin decides by itself which configurations it accepts, so there is no table of architectures here.
 const Component& find_model(const Checkpoint& checkpoint, const PluginCatalog& catalog) {
   mortise_query query{};
   query.struct_size = sizeof query;
@@ -96,7 +96,7 @@ bool has_windows(const mortise_model_dims& dims) {
   return std::any_of(windows.begin(), windows.end(), [](std::int32_t window) { return window != 0; });
 }
 
-// A device that runs, as long as parts are chosen for it.
+// An active device, kept while parts are chosen for it. Used by one thread.
 class Candidate {
  public:
   Candidate(const Component& device, const Checkpoint& checkpoint, const PluginCatalog& catalog)
@@ -107,7 +107,8 @@ class Candidate {
     part_ = device_.active_part<mortise_device, mortise_device_table>();
   }
 
-  // nullopt: the device computes in no type that the model has with these options, or no attention serves it there.
+  // Returns nullopt if the device cannot compute in a type of the model with these options, or if no attention accepts
+  // the model there.
   std::optional<DefaultParts> try_model(const Component& model, const std::string& dtype) const {
     Json options = {{"path", checkpoint_.folder().string()}};
     if (!dtype.empty()) options["dtype"] = dtype;
@@ -155,13 +156,13 @@ class Candidate {
   DevicePart part_;
 };
 
-// On one device, with the reason added to `reasons` when it does not serve.
+// Tries one device. If it cannot serve the model, adds the reason to `reasons`.
 std::optional<DefaultParts> try_device(const Component& device, const Component& model, const Checkpoint& checkpoint,
                                        const PluginCatalog& catalog, std::string& reasons) {
   std::string why = "does not compute in the model's type, or no attention serves the model there";
   try {
     const Candidate candidate(device, checkpoint, catalog);
-    // Checkpoints in f16 and f32 run in bf16 on a device that has nothing wider.
+    // Checkpoints in f16 and f32 run in bf16 on a device that has no wider type.
     for (const char* dtype : {"", "bf16"}) {
       try {
         if (auto parts = candidate.try_model(model, dtype)) return parts;

@@ -12,7 +12,7 @@ namespace mortise {
 
 struct DefaultParts {
   std::string device, model, attention, scheduler;
-  std::string proposer;     // one without a second model; "": none is installed
+  std::string proposer;     // a proposer without a second model; "": none is installed
   std::string model_dtype;  // "bf16" if the device computes in no other type of the checkpoint; else ""
   std::uint64_t weight_bytes = 0;
   std::optional<std::uint64_t> device_bytes;  // free memory, of a device with memory of its own

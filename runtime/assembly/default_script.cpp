@@ -21,7 +21,7 @@ struct Served {
   DefaultParts parts;
 };
 
-// As a model's name: no "." or "/" at the end.
+// Returns a path that can serve as a model's name: no "." and no "/" at the end.
 fs::path clean(const fs::path& folder) {
   fs::path path = fs::absolute(folder).lexically_normal();
   return path.has_filename() ? path : path.parent_path();
@@ -47,14 +47,15 @@ std::vector<std::string> unique_names(std::span<const Served> models) {
   return names;
 }
 
-// Of the KV caches of `models`. On a GPU, "auto" would give all that is left to the first of several.
+// Returns the `kv_cache.memory` for each of `models`. On a GPU, "auto" would give all free memory to the first of
+// several models.
 std::string kv_memory(std::span<const Served> models) {
   const auto& free = models.front().parts.device_bytes;
   if (models.size() == 1 || !free) return "auto";
-  constexpr std::uint64_t kKept = std::uint64_t{2} << 30;  // of each model: buffers, workspaces and captured graphs
+  constexpr std::uint64_t kKept = std::uint64_t{2} << 30;  // per model: buffers, workspaces and captured graphs
   std::uint64_t taken = 0;
   for (const Served& model : models) taken += model.parts.weight_bytes + kKept;
-  if (taken >= *free) return "auto";  // who opens them says what does not fit
+  if (taken >= *free) return "auto";  // opening the pipelines then reports what does not fit
   return fmt::format("{}MiB", std::max<std::uint64_t>(1, (*free - taken) / models.size() >> 20));
 }
 
@@ -76,7 +77,7 @@ std::string pipeline_text(const Served& model, const std::string& memory, const 
   return text + indent + "}";
 }
 
-// For a comment, which a line's end would end.
+// The folders are written into a comment, so line ends are replaced: they would end it.
 std::string folder_list(std::span<const Served> models) {
   std::string list;
   for (const Served& model : models) list += (list.empty() ? "" : " ") + model.folder.string();
@@ -90,7 +91,7 @@ bool is_folder(const std::string& name) {
   return fs::is_directory(name, ignored);
 }
 
-// A file of weights in the place of a script would be a syntax error in line 1.
+// A file of weights in place of a script would otherwise be reported as a syntax error in line 1.
 void check_is_no_weights(const std::string& file) {
   std::ifstream stream(file, std::ios::binary);
   std::string begin(4, '\0');
@@ -117,7 +118,7 @@ PipelineScript load_folders(std::span<const std::string> names, const PluginCata
   std::vector<fs::path> folders;
   for (const std::string& name : names) folders.push_back(clean(name));
   const std::string text = default_script(folders, catalog);
-  // A single pipeline is named after the script, that is by what follows the last "/".
+  // A single pipeline gets the name of its script: the part after the last "/".
   const std::string what = names.size() == 1 ? folders.front().string() : "several folders";
   return PipelineScript::from_text(text, "default pipeline of " + what, fs::current_path(), catalog);
 }

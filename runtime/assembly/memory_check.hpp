@@ -1,4 +1,4 @@
-// runtime/assembly/memory_check.hpp: whether a KV cache fits beside the weights.
+// runtime/assembly/memory_check.hpp: checks whether a KV cache fits beside the weights.
 #pragma once
 
 #include <cstdint>

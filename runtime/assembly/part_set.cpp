@@ -17,7 +17,7 @@
 namespace mortise {
 namespace {
 
-// Of a device whose KV cache is to fill it: what stays free for workspaces and captured graphs.
+// If the KV cache is to fill the device: the memory that stays free for workspaces and captured graphs.
 constexpr std::uint64_t kKeptFree = std::uint64_t{1} << 30, kKeptShare = 12;
 
 StackParts stack_parts(const PipelineDescription& description, Placement placement = Placement::kInPlace) {
@@ -40,14 +40,14 @@ const ExecutionLimits& execution_limits(const EngineLimits& limits) {
 }  // namespace
 
 struct PartSet::Resized {
-  std::shared_ptr<ModelStack> stack;  // null: it stays as it is
+  std::shared_ptr<ModelStack> stack;  // null: it does not change
   mortise_activate_args now, before;
 
   ~Resized() {
     if (!stack) return;
     try {
       stack->resize(before, now);
-    } catch (const Error& error) {  // the part that refused has failed, and says so when it is called
+    } catch (const Error& error) {  // the part that refused has failed and reports that at its next call
       spdlog::error("a swap cannot be undone: {}", error.what());
     }
   }
@@ -63,7 +63,8 @@ PartSet::PartSet(const PipelineDescription& description, std::shared_ptr<const M
   open_scheduler();
   target_->load_weights();
   activate(nullptr, {}, Placement::kInPlace);
-  files_id_ = id_of(*target_->target()->files);  // waits for the hash: no step shares the memory with it
+  // waits for the hash of the files, so that no step shares the memory with the hashing
+  files_id_ = id_of(*target_->target()->files);
   numerics_id_ = make_numerics_id();
 }
 
@@ -113,7 +114,7 @@ PartSet::PartSet(const PartSet& running, const PipelineDescription& description,
     check_second_cache(running);
   }
   const bool same_sizes = limits_.same_sizes(running.limits_);
-  // Proposers and scheduler were activated for their sizes.
+  // Proposers and scheduler were activated for the running set's sizes.
   if (!same_sizes && proposers_ == running.proposers_) open_proposers();
   if (same_sizes && same_part(description_.scheduler, running.description_.scheduler)) {
     scheduler_ = running.scheduler_;
@@ -142,7 +143,7 @@ void PartSet::keep() {
 void PartSet::open_device() {
   const PartChoice& choice = description_.device.select(description_.query());
   device_ = std::make_shared<PartInstance>(*choice.component, choice.options, CreateContext{});
-  // Models and attention allocate from the device, so it is active before they are made.
+  // Models and attention allocate from the device, so the device is active before they are created.
   device_->activate({});
 }
 
@@ -164,7 +165,7 @@ void PartSet::set_limits(const PartSet* running) {
                             (target.attention().component().capabilities & MORTISE_CAP_MULTI_QUERY) == 0;
   limits_.max_logit_rows = target.max_logit_rows(limits_.max_batched_tokens);
   const std::uint64_t per_block = target.kv_bytes_per_block();
-  if (fills_device() && running != nullptr) {  // the cache that runs fills it
+  if (fills_device() && running != nullptr) {  // the running cache already fills the device
     const std::uint64_t padding = target.parts().graphs != nullptr ? 1 : 0;
     const std::uint64_t blocks = running->target_->kv_bytes() / per_block;
     limits_.num_blocks = useful_blocks(blocks - std::min(blocks, padding));
@@ -172,7 +173,7 @@ void PartSet::set_limits(const PartSet* running) {
     limits_.num_blocks = useful_blocks(description_.kv_cache.memory_bytes / per_block);
   }
   if (running != nullptr && target.parts().graphs != nullptr) limits_.padding_block = limits_.num_blocks;
-  if (fills_device()) return;  // what is left is known once the weights are there
+  if (fills_device()) return;  // the free memory is known once the weights are loaded
   if (limits_.num_blocks == 0) {
     fail("{}: kv_cache.memory of {} bytes holds no block of {} tokens, which takes {} bytes; raise it",
          description_.where, description_.kv_cache.memory_bytes, description_.block_size, per_block);
@@ -183,7 +184,7 @@ void PartSet::set_limits(const PartSet* running) {
 
 void PartSet::set_draft_limits() {
   for (const ActiveProposer& proposer : proposers_->active()) {
-    limits_.max_draft_tokens = std::max(limits_.max_draft_tokens, proposer.max_tokens);
+    limits_.max_drafts = std::max(limits_.max_drafts, proposer.max_tokens);
     limits_.max_paths = std::max(limits_.max_paths, proposer.max_paths);
   }
 }
@@ -214,13 +215,13 @@ void PartSet::open_scheduler() {
   scheduler_ = std::make_shared<PartInstance>(*choice.component, choice.options, context);
 }
 
-// Of a device that is to be filled: what weights and models' buffers leave.
+// Returns the number of blocks that fit into the memory that weights and the models' buffers leave free.
 std::int32_t PartSet::blocks_that_fill_device() {
   const DevicePart& device = target_->parts().device;
   const std::uint64_t weights = target_->weight_bytes(), free = free_device_memory(device);
   const std::uint64_t kept = std::max(kKeptFree, free / kKeptShare);
   const std::uint64_t taken = kept + proposers_->runners().fixed_kv_bytes();
-  // A block here, and as many tokens of each draft model.
+  // A block holds KV of as many tokens for each draft model too.
   const double bytes = static_cast<double>(target_->kv_bytes_per_block()) +
                        proposers_->runners().kv_bytes_per_target_token() * description_.block_size;
   const auto blocks = static_cast<double>(free - std::min(free, taken)) / bytes;
@@ -246,8 +247,8 @@ void PartSet::bind_attention(const std::function<void()>& give_up) {
   }
 }
 
-// An attention beside the one that runs has a cache of the same size. The system would end a process that takes more
-// memory than there is, so that has to be known before.
+// A second attention beside the running one has a cache of the same size. This is checked first, because the system
+// ends a process that takes more memory than there is.
 void PartSet::check_second_cache(const PartSet& running) const {
   if (&target_->attention() == &running.target_->attention()) return;
   const std::uint64_t kv_bytes = static_cast<std::uint64_t>(limits_.num_blocks) * target_->kv_bytes_per_block();
@@ -263,7 +264,7 @@ void PartSet::check_second_cache(const PartSet& running) const {
        device.name, gib(free));
 }
 
-// The models first: what their buffers leave may become the KV cache.
+// Models are activated first: the memory that their buffers leave may become the KV cache.
 void PartSet::activate(const PartSet* running, const StepUse& use, Placement placement) {
   RunnerService& runners = proposers_->runners();
   const bool new_proposers = running == nullptr || proposers_ != running->proposers_;
@@ -299,7 +300,7 @@ mortise_activate_args PartSet::sizes() const {
   return args;
 }
 
-// For the parts that see batches: a sequence may be several runs there, and padding is sequences too.
+// Sizes for the parts that see batches. In a batch a sequence may be several runs, and padding adds sequences.
 mortise_activate_args PartSet::batch_sizes() const {
   mortise_activate_args args = sizes();
   args.max_num_seqs = limits_.max_batch_seqs();

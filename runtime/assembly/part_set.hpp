@@ -25,8 +25,8 @@ enum class Placement {
   kBeside,
 };
 
-// A complete set of parts. Its parts never change; a swap makes another set. Constructors and destructor call parts, so
-// a set is made and destroyed on the thread that runs steps, or while no step runs.
+// A complete set of parts. Invariant: its parts never change; a swap makes another set. Constructors and destructor
+// call parts, so a set is made and destroyed on the thread that runs steps, or while no step runs.
 class PartSet {
  public:
   // Opens and activates everything, in the order that undoes itself when a part fails. Throws an Error that names the

@@ -13,7 +13,8 @@
 namespace mortise {
 namespace {
 
-// Drafts for a sequence and step. A proposer with none would never be asked, and nobody would know why.
+// Returns the most drafts of a proposer for a sequence and step. A proposer with 0 would never be asked, silently, so
+// that is an error.
 std::int32_t most_drafts(const ActiveProposer& proposer, const PartInstance& instance) {
   const bool says_it = MORTISE_HAS(proposer.api, max_drafts);
   const nlohmann::json& options = instance.options();
@@ -31,7 +32,7 @@ std::int32_t most_drafts(const ActiveProposer& proposer, const PartInstance& ins
        most, says_it ? "max_drafts" : "option max_tokens");
 }
 
-// The options of a proposer for a numerics id: where they name a checkpoint, what is in it instead of where it lies.
+// Returns a proposer's options for a numerics id. If they name a checkpoint, its contents replace its path.
 std::string identified(nlohmann::json options) {
   const auto path = options.find("path");
   if (path == options.end() || !path->is_string()) return options.dump();
@@ -40,7 +41,7 @@ std::string identified(nlohmann::json options) {
     drafting.start_hashing(HashSidecar::standard_folder());
     const std::string id = drafting.fingerprint();
     *path = fmt::format("checkpoint {:016x}", XXH64(id.data(), id.size(), 0));
-  } catch (const Error&) {  // a file or folder of the plugin's own kind: it stays a path
+  } catch (const Error&) {  // a file or folder that is no checkpoint: the path stays
   }
   return options.dump();
 }

@@ -16,6 +16,8 @@
 
 namespace mortise {
 
+// Invariant: active() has one entry for each proposer of the description, in its order. Used by the thread that runs
+// steps, or by any thread while no step runs.
 class ProposerSet {
  public:
   // Creates and binds the description's proposers, if there are any, for this target and KV type. Throws an Error that
@@ -31,7 +33,7 @@ class ProposerSet {
   // The proposers as the engine calls them, in the description's order, without an owner.
   const std::vector<ActiveProposer>& active() const { return active_; }
   std::vector<const Component*> components() const;
-  // Whether `description` has the same proposers with the same options.
+  // Returns whether `description` has the same proposers with the same options.
   bool is_of(const PipelineDescription& description) const;
   // The proposers' part of the numerics id: with rejection sampling they influence the tokens. Otherwise "".
   const std::string& rejection_id() const { return rejection_id_; }

@@ -10,9 +10,9 @@ namespace mortise {
 struct SwapOptions {
   // Number of steps in which the new parts first run beside the old ones and are compared; 0: swap at once.
   std::int32_t verify_steps = 0;
-  std::stop_token cancel = {};  // ends the comparison, because its caller has gone
-  // Whether the former part comes back when the new one fails. Not set: only for schedulers and proposers, because they
-  // cost little to create again.
+  std::stop_token cancel = {};  // ends the comparison when its caller has left
+  // Whether the previous part comes back when the new one fails. Not set: only for schedulers and proposers, because
+  // they cost little to create again.
   std::optional<bool> fallback = {};
 };
 

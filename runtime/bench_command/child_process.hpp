@@ -18,7 +18,8 @@ double seconds_to_first_output(const std::filesystem::path& program, const std::
 std::uint64_t peak_bytes(const std::filesystem::path& program, const std::vector<std::string>& arguments,
                          const std::filesystem::path& scratch);
 
-// A program, such as a server, that prints a line when it is ready, and ends normally after SIGTERM.
+// A program, such as a server, that prints a line when it is ready, and ends normally after SIGTERM. Invariant: the
+// process runs until the destructor ends it. Used by one thread.
 class BackgroundProcess {
  public:
   // Waits for that line. Throws an Error with the last line on standard error if the program ends first.

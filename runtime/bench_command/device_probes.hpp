@@ -18,7 +18,7 @@
 namespace mortise::bench {
 
 // A second instance of a pipeline's device, used only for measuring, so that its calls do not meet those of the
-// engine's thread. Used by one thread.
+// engine's thread. Used by one thread. Invariant: the instance is active as long as this.
 class ProbedDevice {
  public:
   using Memory = std::unique_ptr<void, std::function<void(void*)>>;
@@ -58,7 +58,7 @@ struct ProductSizes {
   std::int64_t n = 16384, k = 16384, rows = 4096;
 };
 
-// Measures products on a device. Used by one thread.
+// Measures products on a device. Used by one thread. Invariant: the buffers have room for `sizes`.
 class ProductProbe {
  public:
   // Allocates memory, and lets the device choose its algorithms. `device` outlives this object.
@@ -83,7 +83,7 @@ class ProductProbe {
   mortise_weight* weight_ = nullptr;
 };
 
-// Repeats copies from page-locked host memory to the device.
+// Repeats copies from page-locked host memory to the device. Used by one thread.
 class UploadProbe {
  public:
   explicit UploadProbe(ProbedDevice& device);  // `device` outlives this object
@@ -96,7 +96,8 @@ class UploadProbe {
   ProbedDevice::Memory from_, to_;
 };
 
-// The limits of steps. Created before the pipeline, whose KV cache may take all memory that is left.
+// The limits of steps. Created before the pipeline, whose KV cache may take all memory that is left. Used by one
+// thread.
 class DeviceStepProbes : public LimitProbes {
  public:
   DeviceStepProbes(std::unique_ptr<ProbedDevice> device, const ProductSizes& sizes);
@@ -115,7 +116,7 @@ class DeviceStepProbes : public LimitProbes {
   bool with_products_ = true;
 };
 
-// The limits of a start, in which the weights come from the host's memory.
+// The limits of a start, in which the weights come from the host's memory. Used by one thread.
 class UploadProbes : public LimitProbes {
  public:
   explicit UploadProbes(std::unique_ptr<ProbedDevice> device) : device_(std::move(device)), upload_(*device_) {}

@@ -69,23 +69,28 @@ Figure relate(const Relation& relation, const std::vector<Series>& series) {
   return figure;
 }
 
-// Seeds are unique within a process. Otherwise the prefix cache would serve the second run with a seed.
-std::uint32_t next_seed() {
-  static std::uint32_t last = 0;
-  return ++last;
-}
+// The seeds of one measurement. No two are equal, because the prefix cache would serve the second run with a seed. Used
+// by one thread.
+class Seeds {
+ public:
+  std::uint32_t next() { return ++last_; }
+
+ private:
+  std::uint32_t last_ = 0;
+};
 
 }  // namespace
 
 Measurement measure(const Scenario& scenario, int repeats) {
+  Seeds seeds;
   std::vector<Series> series(scenario.cases.begin(), scenario.cases.end());
-  for (const Case& measured : scenario.cases) measured.run(next_seed());
+  for (const Case& measured : scenario.cases) measured.run(seeds.next());
   Measurement result;
   for (int repeat = 0; repeat < repeats; ++repeat) {
     for (Series& one : series) {
       std::optional<Limits> limits;
       if (scenario.probes) result.limits.push_back(*(limits = scenario.probes->sample()));
-      one.take(next_seed(), limits);
+      one.take(seeds.next(), limits);
     }
   }
   for (Series& one : series) result.figures.push_back(one.finish());
@@ -97,14 +102,15 @@ Measurement measure(const Scenario& scenario, int repeats) {
 
 std::vector<Comparison> measure_pairs(const Scenario& a, const Scenario& b, int num_pairs) {
   assert(a.cases.size() == b.cases.size());
+  Seeds seeds;
   std::vector<Comparison> comparisons;
   for (std::size_t i = 0; i < a.cases.size(); ++i) {
     Series of_a(a.cases[i]), of_b(b.cases[i]);
-    const std::uint32_t warm_up = next_seed();
+    const std::uint32_t warm_up = seeds.next();
     a.cases[i].run(warm_up);
     b.cases[i].run(warm_up);
     for (int pair = 0; pair < num_pairs; ++pair) {
-      const std::uint32_t seed = next_seed();  // both sides do the same work
+      const std::uint32_t seed = seeds.next();  // both sides do the same work
       (pair % 2 == 0 ? of_a : of_b).take(seed, std::nullopt);
       (pair % 2 == 0 ? of_b : of_a).take(seed, std::nullopt);
     }

@@ -38,6 +38,7 @@ bool is_embedding(std::string_view name) {
   return ends_with_any(name, {"embed_tokens.weight", "embed_positions.weight", "wte.weight", "wpe.weight"});
 }
 
+// Reads the matrices of a checkpoint and the bytes that each costs to read. Used by one thread.
 class Reader {
  public:
   Reader(const Checkpoint& checkpoint, const mortise_model_dims& dims)

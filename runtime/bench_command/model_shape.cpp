@@ -19,7 +19,7 @@ constexpr std::string_view kLlama32Rope =
     R"({"rope_type": "llama3", "rope_theta": 500000.0, "factor": 32.0, "high_freq_factor": 4.0,)"
     R"( "low_freq_factor": 1.0, "original_max_position_embeddings": 8192})";
 
-// name, hidden, layers, heads, kv heads, head dim, vocabulary, intermediate, positions, tied, rope
+// name, hidden, layers, heads, KV heads, head dim, vocabulary, intermediate, positions, tied, rope
 constexpr ModelShape kShapes[] = {
     {"tiny", 288, 6, 6, 6, 48, 4096, 768, 4096, false, kPlainRope},
     {"68m", 768, 2, 12, 12, 64, 32000, 3072, 2048, false, kPlainRope},

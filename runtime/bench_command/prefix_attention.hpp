@@ -23,7 +23,7 @@ struct PrefixWork {
   std::int64_t members, shared, own;  // sequences; tokens that all share; further tokens of each
 };
 
-// One attention on the cache, and the step to be measured.
+// One attention on the cache, and the step to be measured. Used by one thread.
 class PrefixSide {
  public:
   PrefixSide(const DevicePart& device, const Component& component, const mortise_model_dims& dims,
@@ -64,7 +64,7 @@ class PrefixSide {
   std::size_t q_ = 0, k_ = 0, v_ = 0;  // offsets in upload_
 };
 
-// Both attentions on one cache.
+// Both attentions on one cache. Invariant: both sides read the same cache and the same runs. Used by one thread.
 class PrefixAttention {
  public:
   // Uses the pipeline's device, its block size and cache type, and the heads of `shape`. Throws an Error if the

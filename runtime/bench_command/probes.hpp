@@ -13,7 +13,7 @@
 
 namespace mortise::bench {
 
-// The limits of a pipeline's work, measured at every call of sample().
+// The limits of a pipeline's work, measured at every call of sample(). Used by one thread; a probe may start others.
 class LimitProbes {
  public:
   virtual ~LimitProbes() = default;
@@ -37,7 +37,8 @@ double run_on_threads(std::size_t num_threads, const std::function<void(std::siz
 std::uint64_t read_bytes(const std::byte* p, std::size_t bytes);
 
 // Reads `bytes` of memory repeatedly, in equal parts per thread: measures the bandwidth of the memory, or of the cache
-// that holds so many bytes.
+// that holds so many bytes. Used by one thread; reading uses num_threads_ threads. Invariant: the memory is mapped and
+// written, so that a read takes no page fault.
 class ReadProbe {
  public:
   ReadProbe(std::size_t bytes, std::size_t num_threads);  // throws an Error if there is not enough memory
@@ -57,7 +58,8 @@ class ReadProbe {
 
 double unit_operations_per_s(Unit unit, std::size_t num_threads);
 
-// The limits of this machine's processors, for the bytes that steps read, the number of threads and the unit.
+// The limits of this machine's processors, for the bytes that steps read, the number of threads and the unit. Used by
+// one thread.
 class ProcessorProbes : public LimitProbes {
  public:
   ProcessorProbes(std::size_t working_set_bytes, std::size_t num_threads, std::optional<Unit> unit);

@@ -12,7 +12,8 @@
 
 namespace mortise::bench {
 
-// A new folder in TMPDIR (or /tmp), which is removed with the object.
+// A new folder in TMPDIR (or /tmp), which is removed with the object. Invariant: the folder exists until the
+// destructor. Used by one thread.
 class TemporaryFolder {
  public:
   TemporaryFolder();  // throws an Error if none can be created

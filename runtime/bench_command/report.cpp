@@ -116,7 +116,7 @@ std::string table_of(const Report& report) {
     }
   }
   if (!report.comparisons.empty()) {
-    rows.push_back({"", "A", "B", "unit", "speed of B", "95 % bound", ""});
+    rows.push_back({"", "A", "B", "unit", "speed of B", "95 % interval", ""});
     for (const Comparison& c : report.comparisons) {
       rows.push_back({c.a.name, number(c.a.value), number(c.b.value), c.a.unit, fmt::format("{:.3f}", c.speed.ratio),
                       bound_text(c.speed.bound), verdict(c.speed)});

@@ -128,6 +128,7 @@ std::vector<std::int64_t> batches_of(const Sizes& sizes, const Subject& subject)
   return batches;
 }
 
+// Runs all measurements of one `mortise bench speculation`. Used by one thread.
 class SpeculationRuns {
  public:
   SpeculationRuns(const SubjectChoice& choice, const Sizes& sizes, int repeats)

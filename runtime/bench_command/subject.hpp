@@ -34,7 +34,7 @@ struct SubjectChoice {
 // The choice as a checked script. Throws an Error.
 PipelineScript load_subject_script(const SubjectChoice& choice);
 
-// An open pipeline with a running engine. Used by one thread.
+// An open pipeline with a running engine. Used by one thread. Invariant: the engine runs the parts of assembly_.
 class Subject {
  public:
   // Opens the pipeline and starts its engine. Throws an Error.

@@ -55,7 +55,8 @@ struct WantedOutput {
   std::string op;  // a key
 };
 
-// The trace of a request. Filled by a StepTap on the engine's thread; read after the engine has ended.
+// The trace of a request. Filled by a StepTap on the engine's thread; read after the engine has ended. Invariant: rows_
+// are in the order of the steps that computed them.
 class RowTrace {
  public:
   // Records rows of the sequences first_sequence .. first_sequence + num_choices - 1, which are the choices of one

@@ -16,7 +16,7 @@
 namespace mortise {
 
 // Stands between the host and the parts of a pipeline. Outlives the engine that runs parts(). Used by the thread that
-// runs steps.
+// runs steps. Invariant: every call is passed on to the original part.
 class StepTap {
  public:
   // `parts` are active. `trace` outlives the tap.

@@ -18,7 +18,8 @@ struct Limits {
 inline constexpr std::size_t kMaxValueDepth = 200;
 
 // The account of one rendering. Its Errors always have the code kInvalid. With kTooLarge, clients would shorten their
-// history and try again, which does not help a template that runs forever. Used by one thread.
+// history and try again, which does not help a template that runs forever. Used by one thread. Invariant: steps, bytes
+// and depth are within the limits unless an Error was thrown.
 class Budget {
  public:
   explicit Budget(const Limits& limits) : limits_(limits) {}
@@ -56,7 +57,7 @@ class Budget {
   std::size_t depth_ = 0;
 };
 
-// Pays for a level of nesting for the length of a scope.
+// Pays for a level of nesting for the length of a scope. Used by the thread of the budget.
 class Level {
  public:
   explicit Level(Budget& budget) : budget_(budget) { budget.enter(); }
@@ -68,7 +69,8 @@ class Level {
   Budget& budget_;
 };
 
-// Pays for a growing text for the length of a scope.
+// Pays for a growing text for the length of a scope. Invariant: taken_ bytes are paid for. Used by the thread of the
+// budget.
 class Growth {
  public:
   explicit Growth(Budget& budget) : budget_(budget) {}

@@ -10,7 +10,8 @@
 
 namespace mortise::jinja {
 
-// Parses the expressions of one template. Used by one thread.
+// Parses the expressions of one template. Used by one thread. Invariant: tokens_ stands behind the last expression that
+// was parsed.
 class ExpressionParser {
  public:
   explicit ExpressionParser(TokenStream& tokens) : tokens_(tokens) {}

@@ -63,8 +63,12 @@ Value map(Runtime& runtime, const Value& value, Arguments& arguments) {
   return runtime.make().generator(std::move(results));
 }
 
-template <bool attribute, bool wanted>
+enum class Tested { kItem, kAttribute };
+enum class Keeps { kMatches, kOthers };
+
+template <Tested tests, Keeps keeps>
 Value select(Runtime& runtime, const Value& value, Arguments& arguments) {
+  constexpr bool attribute = tests == Tested::kAttribute, wanted = keeps == Keeps::kMatches;
   const std::size_t at = attribute ? 1 : 0;
   const Value* path = nullptr;
   if (attribute) {
@@ -92,10 +96,10 @@ constexpr NamedFilter kSelectFilters[] = {{"default", default_value},
                                           {"d", default_value},
                                           {"attr", attr},
                                           {"map", map},
-                                          {"select", select<false, true>},
-                                          {"reject", select<false, false>},
-                                          {"selectattr", select<true, true>},
-                                          {"rejectattr", select<true, false>}};
+                                          {"select", select<Tested::kItem, Keeps::kMatches>},
+                                          {"reject", select<Tested::kItem, Keeps::kOthers>},
+                                          {"selectattr", select<Tested::kAttribute, Keeps::kMatches>},
+                                          {"rejectattr", select<Tested::kAttribute, Keeps::kOthers>}};
 
 }  // namespace
 

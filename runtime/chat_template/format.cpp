@@ -20,6 +20,7 @@ struct Specification {
   char type = '\0';
 };
 
+// A position in a format string. Used by one thread.
 class Reader {
  public:
   explicit Reader(std::string_view text) : text_(text) {}

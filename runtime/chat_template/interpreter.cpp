@@ -26,6 +26,7 @@ void Scope::set(NameId name, Value value, Budget& budget) {
   }
 }
 
+// Opens an inner scope; the destructor returns to the scope before. Used by one thread.
 class Interpreter::Inner {
  public:
   Inner(Interpreter& of, std::shared_ptr<Scope> around) : of_(of), before_(of.scope_) {

@@ -22,6 +22,7 @@ struct Scope {
   std::vector<std::pair<NameId, Value>> variables;
 };
 
+// One execution of a template. Invariant: scope_ is the innermost scope of the statement that runs. Used by one thread.
 class Interpreter {
  public:
   // Both outlive it.

@@ -8,6 +8,7 @@
 namespace mortise::jinja {
 namespace {
 
+// Writes one value as JSON text, and pays for it. Used by one thread.
 class JsonWriter {
  public:
   JsonWriter(const JsonFormat& format, Budget& budget) : format_(format), budget_(budget), growth_(budget) {}

@@ -35,6 +35,7 @@ bool is_digit_byte(unsigned char c) {
   return c >= '0' && c <= '9';
 }
 
+// Divides a template into tokens. Invariant: the text before at_ is in tokens_. Used by one thread.
 class Lexer {
  public:
   explicit Lexer(std::string_view source) : text_(with_plain_lines(source)) {}

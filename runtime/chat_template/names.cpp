@@ -9,6 +9,7 @@
 namespace mortise::jinja {
 namespace {
 
+// Collects the names that a template defines, uses and calls, and refuses unknown functions. Used by one thread.
 class NameCheck {
  public:
   void run(Block& body) {

@@ -14,6 +14,7 @@ using TokenKind = Token::Kind;
 
 constexpr std::size_t kMaxBlocks = 60;  // nested blocks
 
+// Parses the statements of one template. Used by one thread.
 class Parser {
  public:
   explicit Parser(std::string_view source) : tokens_(source), expressions_(tokens_) {}

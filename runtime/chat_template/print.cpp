@@ -63,6 +63,7 @@ void append_quoted(const MarkedText& text, MarkedText& out) {
   out.append(std::string_view(&quote, 1), Source::kTemplate);
 }
 
+// Writes one value as Python's repr() does, and pays for it. Used by one thread.
 class Printer {
  public:
   Printer(MarkedText& out, Budget& budget) : out_(out), budget_(budget), growth_(budget) {}

@@ -19,6 +19,7 @@ namespace mortise::jinja {
 // A name chosen by a template or a caller, for an error: shortened, and without control characters.
 std::string short_name(std::string_view name);
 
+// The state of one rendering. Invariant: every value that it makes is paid for by budget_. Used by one thread.
 class Runtime {
  public:
   Runtime(const Limits& limits, std::function<std::tm()> clock) : budget_(limits), clock_(std::move(clock)) {}
@@ -61,7 +62,8 @@ class Runtime {
   std::vector<std::shared_ptr<Namespace>> namespaces_;
 };
 
-// Assigns the arguments of a call to parameters by name. Throws an Error if an argument has no parameter.
+// Assigns the arguments of a call to parameters by name. Throws an Error if an argument has no parameter. Invariant:
+// values_ has one entry for each name. Used by one thread.
 class Parameters {
  public:
   Parameters(const Arguments& arguments, std::string_view function, std::initializer_list<std::string_view> names);

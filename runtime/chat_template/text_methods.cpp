@@ -94,12 +94,16 @@ Value rsplit(Runtime& runtime, const Value& self, Arguments& arguments) {
   return runtime.make().list(std::move(parts));
 }
 
-template <bool last>
+enum class Which { kFirst, kLast };
+enum class IfAbsent { kMinusOne, kError };
+
+template <Which which>
 Value partition(Runtime& runtime, const Value& self, Arguments& arguments) {
   const MarkedText& separator = Parameters(arguments, "partition", {"sep"}).text(0);
   if (separator.empty()) fail("partition(): the separator is empty");
   const MarkedText& whole = text(self);
   runtime.budget().read(whole.size() * (1 + separator.size() / 8));
+  constexpr bool last = which == Which::kLast;
   const std::size_t at = last ? whole.bytes().rfind(separator.bytes()) : whole.bytes().find(separator.bytes());
   const auto part = [&](std::size_t begin, std::size_t end) { return runtime.make().text(whole.substr(begin, end)); };
   const Value none = runtime.make().text("");
@@ -150,15 +154,15 @@ Value replaced(Runtime& runtime, const Value& self, Arguments& arguments) {
   return runtime.make().text(replace(text(self), of.text(0), of.text(1), of.integer(2, -1), runtime));
 }
 
-// The position of a text in characters; -1 if it is absent.
-template <bool last, bool must>
+// The position of a text in characters.
+template <Which which, IfAbsent if_absent>
 Value position(Runtime& runtime, const Value& self, Arguments& arguments) {
   const MarkedText& sought = Parameters(arguments, "find", {"sub"}).text(0);
   const std::string& bytes = text(self).bytes();
   runtime.budget().read(bytes.size() * (1 + sought.size() / 8));
-  const std::size_t at = last ? bytes.rfind(sought.bytes()) : bytes.find(sought.bytes());
+  const std::size_t at = which == Which::kLast ? bytes.rfind(sought.bytes()) : bytes.find(sought.bytes());
   if (at != bytes.npos) return static_cast<std::int64_t>(count_characters(std::string_view(bytes).substr(0, at)));
-  if (must) fail("index(): the text is not in the other one");
+  if (if_absent == IfAbsent::kError) fail("index(): the text is not in the other one");
   return std::int64_t{-1};
 }
 
@@ -234,39 +238,40 @@ bool is_letter_or_digit(std::int32_t character) {
 }  // namespace
 
 Method find_text_method(std::string_view name) {
-  static const std::unordered_map<std::string_view, Method> kMethods = {{"strip", stripped<Ends::kBoth>},
-                                                                        {"lstrip", stripped<Ends::kLeft>},
-                                                                        {"rstrip", stripped<Ends::kRight>},
-                                                                        {"split", split},
-                                                                        {"rsplit", rsplit},
-                                                                        {"partition", partition<false>},
-                                                                        {"rpartition", partition<true>},
-                                                                        {"splitlines", splitlines},
-                                                                        {"startswith", has_affix<true>},
-                                                                        {"endswith", has_affix<false>},
-                                                                        {"removeprefix", without_affix<true>},
-                                                                        {"removesuffix", without_affix<false>},
-                                                                        {"replace", replaced},
-                                                                        {"find", position<false, false>},
-                                                                        {"rfind", position<true, false>},
-                                                                        {"index", position<false, true>},
-                                                                        {"rindex", position<true, true>},
-                                                                        {"count", counted},
-                                                                        {"join", joined},
-                                                                        {"format", formatted},
-                                                                        {"upper", cased<Case::kUpper>},
-                                                                        {"lower", cased<Case::kLower>},
-                                                                        {"title", cased<Case::kTitle>},
-                                                                        {"capitalize", cased<Case::kCapitalized>},
-                                                                        {"isspace", consists_of<is_space>},
-                                                                        {"isdigit", consists_of<is_digit>},
-                                                                        {"isalpha", consists_of<is_alphabetic>},
-                                                                        {"isalnum", consists_of<is_letter_or_digit>},
-                                                                        {"islower", is_all<Case::kLower>},
-                                                                        {"isupper", is_all<Case::kUpper>},
-                                                                        {"ljust", padded<false, false>},
-                                                                        {"rjust", padded<true, false>},
-                                                                        {"zfill", padded<true, true>}};
+  static const std::unordered_map<std::string_view, Method> kMethods = {
+      {"strip", stripped<Ends::kBoth>},
+      {"lstrip", stripped<Ends::kLeft>},
+      {"rstrip", stripped<Ends::kRight>},
+      {"split", split},
+      {"rsplit", rsplit},
+      {"partition", partition<Which::kFirst>},
+      {"rpartition", partition<Which::kLast>},
+      {"splitlines", splitlines},
+      {"startswith", has_affix<true>},
+      {"endswith", has_affix<false>},
+      {"removeprefix", without_affix<true>},
+      {"removesuffix", without_affix<false>},
+      {"replace", replaced},
+      {"find", position<Which::kFirst, IfAbsent::kMinusOne>},
+      {"rfind", position<Which::kLast, IfAbsent::kMinusOne>},
+      {"index", position<Which::kFirst, IfAbsent::kError>},
+      {"rindex", position<Which::kLast, IfAbsent::kError>},
+      {"count", counted},
+      {"join", joined},
+      {"format", formatted},
+      {"upper", cased<Case::kUpper>},
+      {"lower", cased<Case::kLower>},
+      {"title", cased<Case::kTitle>},
+      {"capitalize", cased<Case::kCapitalized>},
+      {"isspace", consists_of<is_space>},
+      {"isdigit", consists_of<is_digit>},
+      {"isalpha", consists_of<is_alphabetic>},
+      {"isalnum", consists_of<is_letter_or_digit>},
+      {"islower", is_all<Case::kLower>},
+      {"isupper", is_all<Case::kUpper>},
+      {"ljust", padded<false, false>},
+      {"rjust", padded<true, false>},
+      {"zfill", padded<true, true>}};
   const auto at = kMethods.find(name);
   return at == kMethods.end() ? nullptr : at->second;
 }

@@ -13,7 +13,8 @@
 
 namespace mortise::jinja {
 
-// A position in the list of tokens. Used by one thread.
+// A position in the list of tokens. Used by one thread. Invariant: at_ is at most the index of the last token, which
+// ends the list.
 class TokenStream {
  public:
   explicit TokenStream(std::string_view source) : tokens_(tokenize(source)) {}

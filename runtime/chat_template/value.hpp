@@ -28,7 +28,8 @@ struct Loop;
 struct Namespace;
 struct Sequence;
 
-// Pays for an object as long as it lives. Objects of a compiled template have no budget.
+// Pays for an object as long as it lives. Objects of a compiled template have no budget. Invariant: num_bytes_ are
+// taken from the budget. Used by the thread of the budget.
 class Counted {
  public:
   Counted(Budget* budget, std::size_t num_bytes) : budget_(budget), num_bytes_(num_bytes + sizeof(Counted)) {
@@ -67,6 +68,8 @@ struct Undefined {
 };
 struct None {};
 
+// A value, or a reference to a shared object. Invariant: an object of a compiled template never changes. Used by one
+// thread.
 class Value {
  public:
   Value() = default;  // none
@@ -181,7 +184,7 @@ struct Loop : Counted {
   std::vector<Value> last_changed;  // arguments of the last loop.changed(): texts and numbers
 };
 
-// Makes values. `budget` pays for them, unless it is null.
+// Makes values. `budget` pays for them, unless it is null. Used by one thread.
 class Maker {
  public:
   explicit Maker(Budget* budget) : budget_(budget) {}

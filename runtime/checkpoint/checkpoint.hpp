@@ -20,6 +20,8 @@
 
 namespace mortise {
 
+// An open checkpoint. Invariant: each view of tensors_ points into memory that this object keeps. Immutable after
+// open(), and thread-safe.
 class Checkpoint {
  public:
   // Throws an Error with the file, the problem and the remedy if the folder or one of its files cannot be used.

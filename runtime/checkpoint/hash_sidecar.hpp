@@ -14,6 +14,7 @@
 namespace mortise {
 
 // The file of one checkpoint folder. Each call opens it anew, so processes and threads may use it at the same time.
+// Invariant: the file is absent or complete, because write() renames it into place.
 class HashSidecar {
  public:
   // $XDG_CACHE_HOME/mortise or ~/.cache/mortise; nullopt if the environment has no absolute path.

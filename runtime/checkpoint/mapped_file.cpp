@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "error.hpp"
+#include "file_descriptor.hpp"
 
 namespace mortise {
 namespace {
@@ -34,31 +35,16 @@ std::optional<std::string> identity_of(const struct stat& status) {
                      changed);
 }
 
-class FileDescriptor {
- public:
-  // O_NONBLOCK: opening a named pipe must fail below instead of waiting.
-  explicit FileDescriptor(const std::filesystem::path& path)
-      : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
-    if (fd_ < 0) {
-      const int reason = errno;
-      fail("{}: cannot be opened: {}{}", path.native(), std::strerror(reason),
-           reason == ENOENT ? "; download the checkpoint again" : "; check its permissions");
-    }
-  }
-  ~FileDescriptor() { ::close(fd_); }
-  FileDescriptor(const FileDescriptor&) = delete;
-  FileDescriptor& operator=(const FileDescriptor&) = delete;
-
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
-
 }  // namespace
 
 MappedFile::MappedFile(const std::filesystem::path& path) {
-  const FileDescriptor fd(path);
+  // O_NONBLOCK: opening a named pipe must fail below instead of waiting.
+  const FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!fd) {
+    const int reason = errno;
+    fail("{}: cannot be opened: {}{}", path.native(), std::strerror(reason),
+         reason == ENOENT ? "; download the checkpoint again" : "; check its permissions");
+  }
   struct stat status {};
   if (::fstat(fd.get(), &status) != 0) fail("{}: cannot be read: {}", path.native(), std::strerror(errno));
   if (!S_ISREG(status.st_mode)) fail("{}: is not a file; expected a file of a checkpoint here", path.native());

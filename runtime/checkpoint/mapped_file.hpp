@@ -11,7 +11,7 @@
 
 namespace mortise {
 
-// Owns one mapping. Immutable and thread-safe.
+// Owns one mapping. Immutable and thread-safe. Invariant: bytes_ is the whole file, or empty.
 class MappedFile {
  public:
   // Throws an Error if it cannot be opened or is not a regular file.

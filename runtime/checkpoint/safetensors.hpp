@@ -49,6 +49,7 @@ struct TensorView {
 
 using TensorMap = std::map<std::string, TensorView, std::less<>>;
 
+// An open file. Invariant: every tensor lies inside the file. Immutable and thread-safe.
 class SafetensorsFile {
  public:
   // Checks the whole header, but reads no tensor. Throws an Error that names the file, the problem and the remedy.

@@ -26,6 +26,8 @@ namespace mortise {
 // Adds name, dtype, shape and size of a tensor.
 void add_description(Hasher& hasher, const std::string& name, const TensorView& view);
 
+// Invariant: each piece is hashed once; value_ is set once and never changes. value() is thread-safe; start() comes
+// before it.
 class WeightsHash {
  public:
   // `memory` keeps the memory of the tensors. Reads nothing yet.

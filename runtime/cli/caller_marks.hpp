@@ -13,7 +13,7 @@ namespace mortise {
 // the text. The two characters do not occur in the messages. They also surround the first character of each special
 // token that a text spells, because the function may cut the token out of the text. Roles and keys that are plain words
 // are not marked, because scripts compare them; nor is white space at the ends of a text, because scripts strip it.
-// Used by one thread.
+// Used by one thread. Invariant: begin_ and end_ do not occur in the messages as they came.
 class CallerMarks {
  public:
   // `tokenizer` outlives this object. Throws an Error if the messages use all characters of the private area.

@@ -34,6 +34,7 @@ OrderedLinesLimits limits_of(std::int32_t max_num_seqs) {
   return limits;
 }
 
+// One run of batch or score over a file of lines. Used by the main thread.
 class LinesRunner {
  public:
   LinesRunner(const LinesCommand& command, const LinesOptions& options)

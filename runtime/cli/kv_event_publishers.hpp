@@ -11,7 +11,8 @@
 
 namespace mortise {
 
-// The publishers, in the order of the models. Used by one thread; publishing has threads of its own.
+// The publishers, in the order of the models. Used by one thread; publishing has threads of its own. Invariant: models_
+// has an entry for each add(), in order.
 class KvEventPublishers {
  public:
   // What to do if another process has the ports.

@@ -13,7 +13,8 @@
 
 namespace mortise {
 
-// Renders chats for one pipeline. Constant after construction.
+// Renders chats for one pipeline. Constant after construction. Invariant: it has a script, a template, or a reason why
+// there is none. render() may be called on any thread if `script` may.
 class PipelineChat {
  public:
   // The script's function. It gets messages whose contents are texts, and returns the text of the chat. The texts have

@@ -46,6 +46,7 @@ bool has_proposer(const OpenPipeline& pipeline, const std::string& name) {
                                        [&](const PartDescription& proposer) { return proposer.name == name; });
 }
 
+// One run of `mortise replay`. The main thread runs it; sinks add to totals_ under the lock.
 class Replay {
  public:
   explicit Replay(const ReplayOptions& options)

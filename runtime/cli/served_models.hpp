@@ -14,7 +14,7 @@ namespace mortise {
 std::vector<ServedPart> served_parts(const std::vector<const Component*>& components);
 
 // Keeps the list of served models equal to the session's pipelines when a swap replaces one. Thread-safe as the
-// functions say.
+// functions say. Invariant: a pipeline is replaced by one caller at a time.
 class ServedModels {
  public:
   // Opens all pipelines. Session and publishers outlive this object. `max_waiting` as in ServedModel. Throws an Error.

@@ -355,7 +355,7 @@ void Session::route(nlohmann::json& body) {
   if (!route) return;
   if (route->priority && !body.contains("priority")) body["priority"] = *route->priority;
   if (route->group && !body.contains("group")) body["group"] = *route->group;
-  if (!route->proposer && !route->max_draft_tokens) return;
+  if (!route->proposer && !route->max_drafts) return;
   nlohmann::json& speculation = body["speculation"];
   if (speculation.is_null()) speculation = nlohmann::json::object();
   if (!speculation.is_object()) return;  // the reader of the field reports the problem
@@ -363,7 +363,7 @@ void Session::route(nlohmann::json& body) {
     if (value && !speculation.contains(name)) speculation[name] = *value;
   };
   add("proposer", route->proposer);
-  add("max_tokens", route->max_draft_tokens);
+  add("max_tokens", route->max_drafts);
 }
 
 std::string Session::script_chat(const nlohmann::json& messages) {

@@ -5,7 +5,8 @@
 
 namespace mortise {
 
-// While a StopSignals lives, the first SIGINT or SIGTERM is recorded, and the second ends the program at once.
+// While a StopSignals lives, the first SIGINT or SIGTERM is recorded, and the second ends the program at once. At most
+// one lives at a time, on the main thread; received() may be called on any thread.
 class StopSignals {
  public:
   StopSignals();

@@ -49,7 +49,8 @@ struct VerifiedLine {
   std::string new_pipeline;  // the pipeline of the new script that ran the line; "": none
 };
 
-// Runs both pipelines and keeps the results of the old one in a file. Used by one thread.
+// Runs both pipelines and keeps the results of the old one in a file. Used by one thread. Invariant: entry i of store_
+// and of new_pipeline_ belongs to line i.
 class Verifier {
  public:
   explicit Verifier(VerifyOptions options);

@@ -15,7 +15,8 @@
 
 namespace mortise {
 
-// The waiting results of one command. Used by the thread of the run.
+// The waiting results of one command. Used by the thread of the run. Invariant: a waiting result belongs to the line
+// that its number names, unchanged.
 class WaitingResults {
  public:
   // Throws an Error if the file is of another kind, or another command's.

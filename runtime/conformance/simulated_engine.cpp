@@ -333,7 +333,7 @@ void SimulatedEngine::check(const View& view, const mortise_schedule_plan& plan)
     if (!view.running(i) && plan.num_preempted == 0) {
       int32_t num_left = 0;  // blocks that several start with are taken once
       for (const BlockId block : live_[view.live[i]].path) {
-        num_left += cache_.is_cached(block) && taken.insert(block).second;
+        num_left += cache_.is_cached_free(block) && taken.insert(block).second;
       }
       blocks += view.abi.num_cached_free_blocks[i] - num_left;
     }

@@ -16,6 +16,8 @@ namespace mortise {
 
 class SinkChannel;
 
+// Invariant: pending_ has at most one delta for each choice, and place_ says where. Thread-safe; each function states
+// its callers.
 class Channel {
  public:
   explicit Channel(std::int32_t num_choices);
@@ -44,7 +46,8 @@ class Channel {
 };
 
 // A channel whose reader has a thread of its own. `schedule` makes the reader run soon: it posts to an executor or
-// notifies. It must not block; its exceptions are logged. [the thread that appends]
+// notifies. It must not block; its exceptions are logged. [the thread that appends] Invariant: schedule_ never changes.
+// Thread-safe as Channel.
 class PulledChannel : public Channel {
  public:
   PulledChannel(std::int32_t num_choices, std::function<void()> schedule)
@@ -58,7 +61,8 @@ class PulledChannel : public Channel {
   const std::function<void()> schedule_;
 };
 
-// A channel that a DeliveryPool reads. It calls the tap and the sink with each delta.
+// A channel that a DeliveryPool reads. It calls the tap and the sink with each delta. Invariant: the sink is not called
+// after its last finish, nor after it has thrown. Thread-safe as Channel; delivered by one pool thread at a time.
 class SinkChannel : public Channel, public std::enable_shared_from_this<SinkChannel> {
  public:
   // Tap and sink may be empty.

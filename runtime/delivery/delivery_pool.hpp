@@ -16,6 +16,7 @@
 
 namespace mortise {
 
+// Invariant: a channel is in the queue or with one thread, never both. Thread-safe.
 class DeliveryPool {
  public:
   // `abort` ends a request whose sink has thrown. [pool threads]

@@ -11,6 +11,8 @@
 
 namespace mortise {
 
+// A channel and the bell that its appends ring. Invariant: an append after an empty wait rings the bell. The reader is
+// one thread; appends come from others.
 class Mailbox {
  public:
   explicit Mailbox(std::int32_t num_choices);

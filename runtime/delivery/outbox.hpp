@@ -1,5 +1,5 @@
 // runtime/delivery/outbox.hpp: the deltas of one step on their way to the channels. The engine sends them after its
-// bookkeeping, so a reader that sees the finish of a request already finds its blocks free in stats(). Engine thread
+// bookkeeping, so a reader that sees the finish of a request already finds its blocks free in stats(). Engine's thread
 // only.
 #pragma once
 
@@ -12,6 +12,7 @@
 
 namespace mortise {
 
+// Invariant: empty after send(). Engine's thread only.
 class Outbox {
  public:
   explicit Outbox(DeliveryPool& pool) : pool_(pool) {}  // `pool` outlives it

@@ -1,4 +1,4 @@
-// What comes in between two steps: requests, aborts, deadlines, and orders for swaps and traces.
+// Takes in everything that arrives between two steps: requests, aborts, deadlines, and orders for swaps and traces.
 #include <algorithm>
 #include <iterator>
 #include <optional>
@@ -10,10 +10,11 @@
 namespace mortise {
 namespace {
 
-// While nothing runs, how often a swap with verify_steps is asked whether somebody still waits for it.
+// How often an idle engine checks whether the caller of a swap with verify_steps still waits.
 constexpr auto kLookAgain = std::chrono::milliseconds(100);
 
-// How long the engine is idle before it tries a step of another size: a start's first request comes within it.
+// How long the engine is idle before it tries a step of another size. The first request after a start usually comes
+// sooner.
 constexpr auto kTryAfter = std::chrono::milliseconds(20);
 
 }  // namespace
@@ -39,12 +40,12 @@ bool Engine::take_inbox() {
     }
   }
   fall_back_from_broken();
-  check_required_parts();  // what came before the inbox knew
+  check_required_parts();  // parts may have failed before the inbox could refuse these requests
   drop_ended();
   return goes_on;
 }
 
-// All of the arrivals but the orders for swaps, which it only queues.
+// Takes in all arrivals. Orders for swaps are only queued.
 bool Engine::take_requests(Inbox::Arrivals arrivals) {
   std::ranges::move(arrivals.swaps, std::back_inserter(swap_orders_));
   for (const auto& order : arrivals.traces) change_trace(*order);
@@ -60,12 +61,14 @@ bool Engine::take_requests(Inbox::Arrivals arrivals) {
       }
     }
   }
-  if (arrivals.drain_is_over) {
+  if (arrivals.drain == Inbox::Drain::kIsOver) {
     fail_all("the engine is shutting down and its time for requests that still run is over", ErrorCode::kUnavailable);
   }
   drop_ended();
   if (verified_swap_ && !arrivals.stops) {
-    if (arrivals.drains) verified_swap_->refuse(ErrorCode::kUnavailable, "the engine is shutting down");
+    if (arrivals.drain != Inbox::Drain::kNone) {
+      verified_swap_->refuse(ErrorCode::kUnavailable, "the engine is shutting down");
+    }
     if (verified_swap_->order()->cancel.stop_requested()) {
       verified_swap_->refuse(ErrorCode::kConflict, "who wanted the swap does not wait for it any more");
     }
@@ -82,8 +85,8 @@ bool Engine::take_requests(Inbox::Arrivals arrivals) {
 void Engine::add(const std::shared_ptr<RequestState>& state) {
   books_changed_ = true;
   std::vector<std::shared_ptr<Sequence>> choices;
-  // From 1 on, in the order of submit(), a request's choices side by side: traces find their sequences by that
-  // (bisect/).
+  // Ids start at 1 and follow the order of submit(). The choices of a request have consecutive ids. `mortise bisect`
+  // finds the sequences of a trace by this order.
   for (std::int32_t choice = 0; choice < state->request.sampling.n; ++choice) {
     choices.push_back(std::make_shared<Sequence>(next_sequence_++, state, choice, tokenizer_));
   }
@@ -91,7 +94,7 @@ void Engine::add(const std::shared_ptr<RequestState>& state) {
   for (auto& sequence : choices) {
     trace_.arrived(*sequence);
     setup_->drafting->welcome(*sequence);
-    // It was checked by its front end, maybe before a swap.
+    // The front end checked the request, but maybe against the limits before a swap.
     if (const std::optional<std::string> why = misfit(*sequence, setup_->limits)) {
       fail_sequence(*sequence, "the pipeline has been changed since the request came: " + *why, ErrorCode::kTooLarge);
       continue;

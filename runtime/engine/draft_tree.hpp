@@ -1,7 +1,6 @@
 // runtime/engine/draft_tree.hpp: a proposer's draft tree as its root-to-leaf paths. A step runs the first path as the
-// sequence's own rows, and each further path as a fork of the sequence with blocks of its own. The sequence keeps the
-// path of which most drafts are accepted. So attention needs no mask for trees, and every row has the bits that it has
-// alone.
+// sequence's own rows, and each further path as a fork of the sequence with its own blocks. The sequence keeps the path
+// with the most accepted drafts. So attention needs no tree mask, and every row has the same bits as alone.
 #pragma once
 
 #include <cstdint>
@@ -22,9 +21,9 @@ struct DraftFork {
   std::size_t num_shared = 0;  // leading blocks shared with the sequence
 };
 
-// The root-to-leaf paths of a tree, in the order of their leaves. Node i is tokens[i], its parent is parents[i], and -1
-// is the root. Returns nothing and gives the reason in `why` if a parent does not come before its child or a path is
-// longer than `max_depth`.
+// Returns the root-to-leaf paths of a tree, in the order of their leaves. Node i is tokens[i], its parent is
+// parents[i], and -1 is the root. If a parent does not come before its child, or a path is longer than `max_depth`,
+// returns nothing and gives the reason in `why`.
 std::vector<std::vector<std::int32_t>> paths_of(std::span<const std::int32_t> tokens,
                                                 std::span<const std::int32_t> parents, std::int32_t max_depth,
                                                 std::string& why);

@@ -7,14 +7,14 @@
 namespace mortise {
 namespace {
 
-// Ended sequences that a proposer whose observe keeps failing is still owed. Beyond it the host keeps no more of them.
+// The most ended ids that are kept for a proposer whose observe fails.
 constexpr std::size_t kMaxOwed = 100'000;
 
 constexpr const char* kStepWithout = "the step goes on without its drafts";
 
 }  // namespace
 
-// The arrays behind a mortise_observation.
+// The arrays that a mortise_observation points to.
 struct Drafter::Telling {
   std::vector<std::uint64_t> ids;
   std::vector<std::int32_t> offsets{0}, tokens, accepted, first_positions, hidden_rows;
@@ -89,7 +89,7 @@ void Drafter::propose(const mortise_step& step, std::span<const Ask> asked) {
     min_ps.push_back(sampling.min_p);
     positions.push_back(sequence->num_tokens());
   }
-  // Trees are verified in coupled mode alone.
+  // Only coupled verification can verify trees.
   const std::size_t max_paths = limits_.rejection ? 1 : static_cast<std::size_t>(proposer().max_paths);
   const auto width = max_paths * static_cast<std::size_t>(*std::max_element(max_drafts.begin(), max_drafts.end()));
   std::vector<std::int32_t> tokens(asked.size() * width, -1), lengths(asked.size(), 0), parents;
@@ -141,7 +141,7 @@ void Drafter::propose(const mortise_step& step, std::span<const Ask> asked) {
   }
 }
 
-// False: it is no tree of paths as long as they may be.
+// Returns false if the drafts are not a tree, or if one of its paths is too long.
 bool Drafter::take_tree(const Ask& ask, std::span<const std::int32_t> tokens, std::span<const std::int32_t> parents) {
   std::string why;
   std::vector<std::vector<std::int32_t>> paths = paths_of(tokens, parents, ask.max_drafts, why);
@@ -153,7 +153,7 @@ bool Drafter::take_tree(const Ask& ask, std::span<const std::int32_t> tokens, st
     if (ask.sequence->drafts.empty()) {
       ask.sequence->drafts = std::move(path);
     } else if (ask.sequence->num_tokens() - ask.sequence->num_computed == 1) {
-      // With more than the last known token to run, a fork's copy of the last block would lack what this step computes.
+      // If the step also runs other tokens, the fork's copy of the last block would lack their KV.
       ask.sequence->forks.push_back({std::move(path), {}, 0});
     }
   }
@@ -164,9 +164,10 @@ bool Drafter::gives_distributions() const {
   return limits_.rejection && (proposer().capabilities & MORTISE_CAP_DISTRIBUTION) != 0;
 }
 
-// What the sequence's drafts were drawn from, a row each. False: one of them is no distribution.
+// Stores the distributions that the sequence's drafts were drawn from, one row for each draft. Returns false if a row
+// is not a distribution.
 bool Drafter::take_distributions(Sequence& sequence, std::span<const float> rows) {
-  if (sequence.request().sampling.temperature == 0) return true;  // greedy: they are held against the arg max
+  if (sequence.request().sampling.temperature == 0) return true;  // greedy: a draft is compared with the arg max
   const auto vocab = static_cast<std::size_t>(vocab_size_);
   for (std::size_t i = 0; i < sequence.drafts.size(); ++i) {
     const std::span<const float> row = rows.subspan(i * vocab, vocab);
@@ -213,7 +214,7 @@ void Drafter::observe(std::span<const StepOutcome> outcomes, std::span<const std
   }
   const CallResult result = proposer().try_call<&mortise_proposer_table::observe>("observe", &observation);
   if (result.ok()) return ended_.clear();
-  // What it kept of these is not known: next time it is told their whole histories.
+  // The proposer may or may not have stored these tokens, so the next call sends the whole history of these sequences.
   for (std::uint64_t id : telling.ids) known_[id].num_told = 0;
   failed("observe", result);
 }

@@ -1,6 +1,6 @@
 // runtime/engine/drafter.hpp: calls one proposer for the engine and checks its answers. A call that fails or breaks a
 // bound costs drafts and nothing else; it is counted, and logged with the proposer's name. After INTERNAL the proposer
-// is never called again. Engine thread only.
+// is never called again. Engine's thread only.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +16,16 @@
 
 namespace mortise {
 
-// What a step committed for a sequence. `num_accepted` of the tokens were drafts.
+// The tokens that a step committed for a sequence. `num_accepted` of them were drafts.
 struct StepOutcome {
   Sequence* sequence;
   std::int32_t num_committed;
   std::int32_t num_accepted;
-  std::int32_t hidden_row;  // of the batch: the last token was drawn from it
+  std::int32_t hidden_row;  // row of the batch that the last token was drawn from
 };
 
+// One proposer and the engine's record of what it has been sent. Invariant: the proposer has received the first
+// num_told tokens of each sequence in known_; after a failed observe this number is 0. Engine's thread only.
 class Drafter {
  public:
   static constexpr std::uint64_t kMostFailures = 10;

@@ -9,8 +9,9 @@
 namespace mortise {
 namespace {
 
-// Edits of logits that the predicted rows of a step may have together. With penalties each row has its own for all that
-// was generated before it: hundreds of rows behind a long text would take as much memory as they like.
+// The most edits of logits that the predicted rows of a step may have together. With penalties each row has its own
+// edits, one for each different token before it. Without this limit hundreds of rows behind a long text would take any
+// amount of memory.
 constexpr std::size_t kMostEdits = std::size_t{1} << 20;  // 16 MiB
 
 }  // namespace
@@ -74,7 +75,8 @@ double Drafting::time_of(const Work& work) const {
 }
 
 std::int32_t Drafting::lookahead(const Sequence& sequence) const {
-  // Proposers hear of a sequence with its first token; in the step that makes it they could only guess.
+  // A proposer first sees a sequence when its first token is known. It could only guess in the step that computes that
+  // token.
   if (sequence.num_generated() == 0 || !sequence.wants_tokens() || sequence.wants_scores()) return 0;
   const Drafters& drafters = sequence.drafters;
   std::int32_t most = 0;
@@ -85,17 +87,18 @@ std::int32_t Drafting::lookahead(const Sequence& sequence) const {
 }
 
 std::int32_t Drafting::room_for_drafts(const Sequence& sequence) const {
-  // The step itself yields one token more than the accepted drafts, and the last token of all is never run.
+  // The step commits one token more than the accepted drafts, and the last token of a sequence is never run.
   const std::int32_t left = sequence.max_tokens - sequence.num_generated() - 1;
   const std::int32_t room = limits_.max_model_len - sequence.num_tokens() - 1;
-  const std::int32_t rows = limits_.max_batched_tokens - 1;  // beside the row that the drafts follow
+  const std::int32_t rows = limits_.max_batched_tokens - 1;  // the other row is the one that the drafts follow
   return std::max(0, std::min({left, room, rows}));
 }
 
-// The drafts that its prediction has for it, also in the step that runs the end of its prompt.
+// Returns the drafts that the sequence's prediction has for its next step. The step that runs the end of the prompt may
+// have drafts too.
 std::span<const std::int32_t> Drafting::predicted(const Sequence& sequence) const {
-  // With rejection sampling an accepted draft is another token than the one that would have come without it. And none
-  // may be cut, so that hundreds of them could wait for ever.
+  // Rejection sampling draws other tokens with drafts than without them, and a prediction must not change tokens. Plans
+  // may not cut drafts there either, so a sequence with hundreds of them could wait forever.
   if (!sequence.is_predicted || limits_.rejection) return {};
   if (!sequence.wants_tokens() || sequence.wants_scores()) return {};
   const std::span<const std::int32_t> drafts = sequence.prediction.drafts();
@@ -115,7 +118,7 @@ std::vector<std::int32_t> Drafting::lookaheads(std::span<Sequence* const> runnab
     if (!is_predicted[i]) result[i] = lookahead(*runnable[i]);
   }
   if (!limits_.adaptive_lengths) return result;
-  // Those that decode share the step's time; whoever is still in its prompt gets no drafts yet.
+  // Sequences that decode share the time of the step. A sequence that still runs its prompt gets no drafts yet.
   std::vector<AdaptiveLengths::Candidate> decoding;
   for (std::size_t i = 0; i < runnable.size(); ++i) {
     Sequence& sequence = *runnable[i];
@@ -153,7 +156,7 @@ void Drafting::propose(const mortise_step& step, std::span<ScheduledSequence> sc
   ask_proposers(step, std::move(open));
 }
 
-// Whether the sequence's drafts are its prediction's, as far as the plan has room for them.
+// Gives the sequence the drafts of its prediction, as far as the plan has room. Returns whether it got any.
 bool Drafting::draft_predicted(const ScheduledSequence& item, std::size_t& edits_left) {
   Sequence& sequence = *item.sequence;
   const std::span<const std::int32_t> drafts = predicted(sequence);
@@ -200,7 +203,7 @@ void Drafting::verified(Sequence& sequence, std::int32_t num_committed, std::int
         std::span<const std::int32_t>(sequence.tokens).subspan(static_cast<std::size_t>(sequence.num_prompt));
     sequence.prediction.advance(generated, static_cast<std::size_t>(num_committed));
   }
-  if (predicted) {  // proposers have no part in it, and as many tokens more to hear of
+  if (predicted) {  // no proposer supplied these drafts; later it has this many more unseen tokens to read
     sequence.draft_state.num_unseen += num_committed;
     return;
   }
@@ -221,7 +224,7 @@ void Drafting::end_step(std::span<const ScheduledSequence> scheduled, std::int32
     stats_.verify_s += rest_s;
   }
   if (!limits_.adaptive_lengths || drafters_.empty() || !is_typical || any_predicted_) return;
-  // A prompt's chunk says nothing of what a row of a decode costs.
+  // A step with a chunk of a prompt does not show what a row of a decode step costs.
   if (std::ranges::any_of(scheduled, [](const ScheduledSequence& item) { return item.num_new_tokens > 1; })) return;
   lengths_.measured({.num_seqs = static_cast<std::int32_t>(scheduled.size()),
                      .num_rows = num_rows,

@@ -1,5 +1,6 @@
 // runtime/engine/drafting.hpp: all drafts of a step: how many each sequence may have, which proposer supplies them, and
-// how many were accepted. A request's prediction comes before any proposer, and works without one. Engine thread only.
+// how many were accepted. A request's prediction comes before any proposer, and works without one. Engine's thread
+// only.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +20,15 @@
 
 namespace mortise {
 
-// Which of a pipeline's `proposers` a request's choice allows; nullopt: it names a proposer that is not among them. The
-// request may name a proposer that has failed, and then runs without drafts: proposers decide speed alone.
+// Returns which of a pipeline's `proposers` a request's choice allows, or nullopt if it names a proposer that is not
+// among them. A request may name a proposer that has failed; it then runs without drafts, because proposers decide
+// speed alone.
 std::optional<Drafters> drafters_of(const SpeculationChoice& choice, std::span<const std::string> proposers);
 // Throws an Error that lists the names when the choice names no proposer of the pipeline, or a wrong number of drafts.
 void check_speculation(const SpeculationChoice& choice, std::span<const std::string> proposers);
 
+// All proposers of a pipeline, and the predictions of requests. Invariant: each sequence's drafts come from one source
+// only, its prediction or a single proposer. Engine's thread only.
 class Drafting {
  public:
   // `proposers` in the order in which they are asked. `clock`: EngineHooks::clock. `messages` outlives this.
@@ -51,7 +55,7 @@ class Drafting {
 
   // Counts a sequence's drafts of this step, once its tokens are committed. REQUIRES: the drafts are not cleared yet.
   void verified(Sequence& sequence, std::int32_t num_committed, std::int32_t num_accepted);
-  // A sequence has ended. Its length helps to guess how long others get, unless it was only scored.
+  // Called when a sequence has ended. Its length helps to estimate the length of others, unless it was only scored.
   void ended(const Sequence& sequence) {
     if (sequence.max_tokens > 0) lengths_.ended(sequence.num_generated());
   }
@@ -70,7 +74,7 @@ class Drafting {
   };
   std::optional<Failure> first_failure() const;
   std::optional<std::string> breach() const;  // the first Drafter::breach of any proposer
-  std::uint64_t num_sequences() const;        // that proposers keep state for, as far as they say
+  std::uint64_t num_sequences() const;        // that proposers keep state for; a proposer that does not say counts 0
 
  private:
   std::int32_t room_for_drafts(const Sequence& sequence) const;

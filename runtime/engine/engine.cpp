@@ -12,14 +12,14 @@
 namespace mortise {
 namespace {
 
-// Thousands may wait, and a step leaves none of them in the caches: what a plan asks of those that go on waiting is at
-// their beginning.
+// Thousands of sequences may wait, and each step evicts them from the CPU's caches. A plan reads only the first bytes
+// of a sequence that keeps waiting.
 constexpr std::size_t kAhead = 8;
 void prefetch(const Sequence& sequence, std::size_t bytes = 256) {
   for (std::size_t at = 0; at < bytes; at += 64) __builtin_prefetch(reinterpret_cast<const char*>(&sequence) + at);
 }
 
-// What ends a choice, of two that were found one after the other.
+// Combines two reasons to end a choice that were found one after the other: the second counts if there is one.
 FinishReason later(FinishReason first, FinishReason second) {
   return second == FinishReason::kNone ? first : second;
 }
@@ -73,7 +73,7 @@ void Engine::trace_to(TraceFile* file) {
   done.get();
 }
 
-// Between two steps: all that is known of the last one is in the file of before.
+// Runs between two steps, when the previous file has all events of the last step.
 void Engine::change_trace(TraceOrder& order) {
   trace_.write_to(order.file, counters_);
   for (const auto& sequence : live_) trace_.arrived(*sequence);
@@ -111,9 +111,10 @@ void Engine::step_and_report() {
   if (verified_swap_) verified_swap_->end_step(live_);
   gaps_.end_step();
   drop_ended();
-  if (live_.empty()) setup_->drafting->observe({}, ended_ids_, nullptr);  // there may be no next step to tell them in
+  // there may be no next step that reports the ended ids
+  if (live_.empty()) setup_->drafting->observe({}, ended_ids_, nullptr);
   publish_stats();
-  // On a device that computes behind the host the next step sends the news, while it waits.
+  // On a device that computes behind the host, the next step sends the deltas while it waits for the device.
   if (live_.empty() || !setup_->execution->computes_behind()) {
     trace_.phase(StepPhase::kStream);
     send_outbox();
@@ -146,8 +147,8 @@ void Engine::preempt(Sequence& sequence) {
   trace_.mark(sequence, "preempted");
 }
 
-// Starts the planned sequences that do not run yet; returns them. All are admitted before any block is allocated,
-// because an allocation may evict cached blocks that they begin with.
+// Gives the planned sequences that do not run yet their cached prefixes, and returns these sequences. All are admitted
+// before any block is allocated, because an allocation may evict a cached block of their prefixes.
 std::vector<Sequence*> Engine::admit(const StepPlan& plan) {
   std::vector<Sequence*> admitted;
   std::optional<std::chrono::steady_clock::time_point> now;
@@ -167,7 +168,7 @@ std::vector<Sequence*> Engine::admit(const StepPlan& plan) {
   return admitted;
 }
 
-// While the device computes a step: texts and news of the step before it.
+// Writes and sends the texts of the previous step while the device computes this one.
 void Engine::send_previous_step() {
   trace_.phase(StepPhase::kText);
   write_texts();
@@ -217,12 +218,12 @@ void Engine::step() {
   trace_.phase(StepPhase::kBuild);
   counters_.last_batch = composition_of(scheduled);
   trace_.batch(counters_.last_batch);
-  std::int32_t num_rows = 0;  // forks of draft trees left out: they belong to the price of the drafts they stand beside
+  std::int32_t num_rows = 0;  // rows of draft forks are not counted: their cost belongs to the drafts beside them
   for (const ScheduledSequence& item : scheduled) {
     setup_->kv->reserve(*item.sequence, item.sequence->num_computed + item.num_rows());
     num_rows += item.num_rows();
   }
-  set_pins(plan.pins);  // after the plan has got its blocks: it may count on cached ones that are pinned now
+  set_pins(plan.pins);  // after the plan got its blocks: it may have counted on evicting blocks that are pinned now
   fork_drafts(scheduled);
   setup_->rows.assign(scheduled);
   setup_->row_work.assign(setup_->rows.logit_rows(), scheduled);
@@ -240,11 +241,11 @@ void Engine::step() {
   trace_.phase(StepPhase::kCommit);
   in_step_.clear();
   commit(scheduled, setup_->rows.logit_rows(), std::move(infos));
-  ended_ids_.clear();  // by now model, attention and proposer have been told
+  ended_ids_.clear();  // model, attention and proposers have received them
   setup_->drafting->end_step(scheduled, num_rows, !verified_swap_ && setup_->execution->is_typical());
 }
 
-// Gives the further paths of draft trees blocks, as far as blocks, rows and places are left of this step; the others
+// Gives blocks to the further paths of draft trees while the step has blocks, rows and places left. The remaining paths
 // are not run.
 void Engine::fork_drafts(std::span<const ScheduledSequence> scheduled) {
   const auto num_runs = [&](std::int32_t rows) { return setup_->limits.batch_expansion ? rows : 1; };
@@ -283,7 +284,8 @@ void Engine::copy_partial_blocks(std::span<Sequence* const> admitted) {
 // For a sequence with a draft tree: keeps only the rows of the path with the most accepted drafts. If that path is a
 // fork, its drafts and blocks become the sequence's.
 void Engine::take_best_path(Sequence& sequence, std::vector<LogitRow>& rows, std::vector<TokenInfo>& infos) {
-  // What was drawn behind the last known token, which all paths begin with, then behind each of the path's drafts.
+  // Returns the indices of a path's rows: first the row of the last known token, which all paths share, then a row for
+  // each draft of the path.
   const auto drawn = [&](std::int32_t path) {
     std::vector<std::size_t> at = {0};
     for (std::size_t i = 1; i < rows.size(); ++i) {
@@ -316,7 +318,7 @@ void Engine::take_best_path(Sequence& sequence, std::vector<LogitRow>& rows, std
   infos = std::move(best_infos);
   if (best == 0) return;
   DraftFork& fork = sequence.forks[static_cast<std::size_t>(best) - 1];
-  // From here on the path that the sequence had is a fork that lost, like the others.
+  // The sequence's previous path is now a fork that lost, like the others.
   std::swap(sequence.drafts, fork.drafts);
   setup_->kv->adopt(sequence, fork);
 }
@@ -333,7 +335,7 @@ void Engine::commit(const std::vector<ScheduledSequence>& scheduled, std::span<c
     const std::span<const LogitRow> own = rows.subspan(begin, end - begin);
     const std::span<TokenInfo> own_infos = std::span(infos).subspan(begin, end - begin);
     begin = end;
-    if (sequence.finish != FinishReason::kNone) continue;  // its text has ended while the step ran
+    if (sequence.finish != FinishReason::kNone) continue;  // its text ended while the step ran
     if (sequence.forks.empty()) {
       commit_sequence(sequence, own, own_infos, scheduled[i].num_new_tokens);
       continue;
@@ -348,9 +350,10 @@ void Engine::commit(const std::vector<ScheduledSequence>& scheduled, std::span<c
   if (verified_swap_) verified_swap_->observe(outcomes_, ended_ids_, &setup_->execution->hidden());
 }
 
-// A draft is accepted if it equals the token of its row: with coupled verification the one that the target itself drew,
-// with rejection sampling the outcome of that, which is another token exactly when the draft is rejected. The first
-// that differs is replaced by that token, and after the last comes the bonus token.
+// Commits the tokens of a sequence's rows. A draft is accepted if it equals the token of its row. With coupled
+// verification that is the token that the target drew; with rejection sampling it is the draft, or the recovered token
+// if the draft was rejected. The first token that differs ends the commit. After the last accepted draft comes the
+// bonus token.
 void Engine::commit_sequence(Sequence& sequence, std::span<const LogitRow> rows, std::span<TokenInfo> infos,
                              std::int32_t num_new_tokens) {
   sequence.num_computed += num_new_tokens;
@@ -376,23 +379,25 @@ void Engine::commit_sequence(Sequence& sequence, std::span<const LogitRow> rows,
     finish = end_of(sequence, token);
     if (finish == FinishReason::kStop) news.stop_token = token;
     const bool is_accepted = draft < drafts.size() && drafts[draft] == token;
-    infos[i].accepted_draft = is_accepted;
-    infos[i].replaced_draft = !is_accepted && draft < drafts.size();
+    infos[i].draft = is_accepted             ? DraftOutcome::kAccepted
+                     : draft < drafts.size() ? DraftOutcome::kReplaced
+                                             : DraftOutcome::kNone;
     news.tokens.push_back(std::move(infos[i]));
     if (sequence.choice_is_complete()) finish = FinishReason::kStop;
-    // Which of several tokens a stop string ends with must be known here; else the text can wait: see write_texts().
+    // With drafts, the text is written now, because a stop string decides how many of the tokens are committed.
+    // Otherwise write_texts() does it later.
     if (!drafts.empty()) finish = later(finish, sequence.write_text());
     if (!is_accepted) break;
     ++num_accepted;
-    if (finish == FinishReason::kNone) ++sequence.num_computed;  // the draft's row was this token's
+    if (finish == FinishReason::kNone) ++sequence.num_computed;  // the draft's row computed the KV of this token
   }
   setup_->kv->drop_forks(sequence);
   counters_.num_generated += static_cast<std::uint64_t>(num_committed);
   if (sequence.drafted_by >= 0) {
     sequence.usage.draft_tokens += static_cast<std::int32_t>(drafts.size());
     sequence.usage.accepted_tokens += num_accepted;
-    counters_.num_draft_tokens += drafts.size();
-    counters_.num_accepted_tokens += static_cast<std::uint64_t>(num_accepted);
+    counters_.num_drafts += drafts.size();
+    counters_.num_accepted += static_cast<std::uint64_t>(num_accepted);
   }
   setup_->drafting->verified(sequence, num_committed, num_accepted);
   if (num_committed > 0 && sequence.num_generated() == num_committed) {
@@ -413,8 +418,8 @@ void Engine::commit_sequence(Sequence& sequence, std::span<const LogitRow> rows,
   }
 }
 
-// The text of what was committed, and the news of it for readers who want each step. A choice that turns out to have
-// ended with a stop string may be in the next step already, which then commits nothing of it.
+// Writes the text of committed tokens, and sends it to readers who want each step. If a stop string ends a choice here,
+// the next step may already contain the choice; that step then commits nothing for it.
 void Engine::write_texts() {
   for (Sequence* sequence : unwritten_) {
     if (sequence->finish != FinishReason::kNone) continue;
@@ -434,7 +439,7 @@ void Engine::send(Sequence& sequence) {
   delta.request = sequence.owner->id;
   delta.choice = sequence.choice;
   if (!std::exchange(sequence.scores_sent, true)) {
-    // Those in the block that is not full yet are published with it, so they stay.
+    // The scores of the partial block stay here until the block is full and enters the prefix tree with them.
     delta.prompt = sequence.finish == FinishReason::kNone ? sequence.scores : std::move(sequence.scores);
   }
   outbox_.add(sequence.owner->channel, std::move(delta));
@@ -442,7 +447,7 @@ void Engine::send(Sequence& sequence) {
 
 FinishReason Engine::end_of(const Sequence& sequence, std::int32_t token) const {
   const std::vector<std::int32_t>& ends = sequence.owner->end_tokens;
-  // Before min_tokens end tokens are banned, so one that comes is meant.
+  // End tokens are banned before min_tokens, so an end token that was drawn ends the choice.
   if (std::binary_search(ends.begin(), ends.end(), token)) return FinishReason::kStop;
   return sequence.wants_tokens() ? FinishReason::kNone : FinishReason::kLength;
 }
@@ -467,11 +472,11 @@ void Engine::end(Sequence& sequence, FinishReason reason) {
   requests_.ended(sequence);
 }
 
-// Writes the rest of the text. What reason to end is left: a stop string may end in it.
+// Writes the rest of the text. Returns the final reason to end: a stop string in this text replaces `reason`.
 FinishReason Engine::end_text(Sequence& sequence, FinishReason reason) {
   if (reason == FinishReason::kError) {
     const std::string why = sequence.gathered.error;
-    sequence.write_text();  // of what came before the error
+    sequence.write_text();  // the text before the error
     sequence.gathered.error = why;
     return reason;
   }
@@ -490,13 +495,13 @@ FinishReason Engine::end_text(Sequence& sequence, FinishReason reason) {
 
 void Engine::send_outbox() {
   const Inbox::Progress progress = requests_.take_progress();
-  inbox_.left_queue(progress);  // before the news: who hears of an end finds room
+  inbox_.left_queue(progress);  // before the deltas are sent: a client that reads its end finds room in the queue
   outbox_.send();
-  inbox_.ended(progress);  // after them: when drain() returns, every end has been sent
+  inbox_.ended(progress);  // after the deltas: when drain() returns, every end has been sent
 }
 
 void Engine::drop_ended() {
-  if (!std::exchange(any_ended_, false)) return;  // thousands may wait
+  if (!std::exchange(any_ended_, false)) return;  // skips the search: thousands of sequences may wait
   std::erase_if(unwritten_, [](const Sequence* sequence) { return sequence->finish != FinishReason::kNone; });
   const auto gone = [&](const std::shared_ptr<Sequence>& sequence) {
     if (sequence->finish == FinishReason::kNone) return false;
@@ -508,8 +513,8 @@ void Engine::drop_ended() {
   live_.erase(std::remove_if(live_.begin(), live_.end(), gone), live_.end());
 }
 
-// Statistics are large and nobody reads them in most steps: they are copied when the books have changed, now and then
-// while requests run, and when nothing runs any more.
+// Copying the statistics takes time, and in most steps nobody reads them. They are copied when a sequence came,
+// started, was preempted or ended, every 50 ms while requests run, and when nothing runs any more.
 void Engine::publish_stats() {
   constexpr auto kEvery = std::chrono::milliseconds(50);
   const auto now = std::chrono::steady_clock::now();
@@ -527,7 +532,7 @@ void Engine::publish_stats() {
       std::count_if(live_.begin(), live_.end(), [](const auto& sequence) { return sequence->running(); }));
   counters_.num_waiting = static_cast<std::int32_t>(live_.size()) - counters_.num_running;
   counters_.num_free_blocks = static_cast<std::int32_t>(setup_->kv->cache().num_free());
-  counters_.num_cached_blocks = static_cast<std::int32_t>(setup_->kv->cache().num_cached());
+  counters_.num_cached_free_blocks = static_cast<std::int32_t>(setup_->kv->cache().num_cached_free());
   counters_.num_blocks = static_cast<std::int32_t>(setup_->kv->cache().num_blocks());
   counters_.num_evicted_blocks = carried_.num_evicted_blocks + setup_->kv->cache().num_evictions();
   EngineStats stats = counters_;

@@ -1,6 +1,6 @@
-// runtime/engine/engine.hpp: runs requests. One engine thread owns all request state. Front ends hand requests in
-// through an inbox and read results from channels (delivery/). The engine's thread calls no front end and waits for
-// none. A step:
+// runtime/engine/engine.hpp: runs requests. One thread, the engine's thread, owns all request state. Front ends submit
+// requests through an inbox and read results from channels (delivery/). The engine's thread calls no front end and
+// waits for none. A step:
 //   1 inbox: new and aborted requests, swaps of parts
 //   2 the scheduler plans
 //   3 the proposer drafts
@@ -42,7 +42,7 @@
 
 namespace mortise {
 
-// What the engine knows of the model besides the parts.
+// Facts about the model that the engine needs besides the parts.
 struct ModelInfo {
   std::int32_t vocab_size = 0;           // columns of the head
   std::vector<std::int32_t> eos_tokens;  // any of them ends a choice
@@ -58,31 +58,34 @@ struct EngineStats {
   PhaseTimes phases;
   std::uint64_t num_generated = 0;  // tokens
   std::uint64_t num_preemptions = 0;
-  std::uint64_t num_admitted_tokens = 0;  // known tokens of sequences that start, or start again after a preemption,
+  std::uint64_t num_admitted_tokens = 0;  // known tokens of sequences that start, or restart after a preemption,
   std::uint64_t num_cached_tokens = 0;    // and how many of them came from the prefix cache
   std::uint64_t num_evicted_blocks = 0;   // from the prefix cache
-  std::uint64_t num_draft_tokens = 0, num_accepted_tokens = 0;  // of proposers
-  SpeculationStats speculation;                                 // the same by proposer and position, and times
+  std::uint64_t num_drafts = 0, num_accepted = 0;  // of proposers
+  SpeculationStats speculation;                    // the same by proposer and position, and times
   // Of the predictions of choices that have ended, as in Usage.
   std::uint64_t num_accepted_prediction_tokens = 0, num_rejected_prediction_tokens = 0;
   std::uint64_t num_graph_replays = 0;  // steps that ran as a captured graph
   std::uint64_t num_rejected_plans = 0, num_proposer_failures = 0;
   std::uint64_t num_starved = 0;             // sequences that the scheduler passed over until the host ran them
-  std::uint64_t num_proposer_sequences = 0;  // that proposers keep state for, as far as they say
+  std::uint64_t num_proposer_sequences = 0;  // that proposers keep state for; a proposer that does not say counts 0
   std::int32_t num_running = 0, num_waiting = 0;
-  // Free, cached (kept for their prefix, held by nobody) and held blocks add up to num_blocks.
-  std::int32_t num_free_blocks = 0, num_cached_blocks = 0, num_blocks = 0;
+  // Free blocks, cached free blocks (in the prefix tree, held by nobody) and held blocks add up to num_blocks.
+  std::int32_t num_free_blocks = 0, num_cached_free_blocks = 0, num_blocks = 0;
 };
 
 // A random seed, for a request that gives none.
 std::uint64_t draw_seed();
 
-// Why a sequence cannot run to its end within these limits; nullopt: it can.
+// Returns why a sequence cannot run to its end within these limits, or nullopt if it can.
 std::optional<std::string> misfit(const Sequence& sequence, const EngineLimits& limits);
 
+// Runs the requests of one pipeline on a thread of its own. Invariant between two steps: every live sequence is in
+// live_ and requests_, its known tokens are committed, and each of its blocks is held in the KV cache. Public functions
+// state their threads; private ones run on the engine's thread, except those of submit.cpp.
 class Engine {
  public:
-  // `parts` are active. Parts without an owner outlive the engine, as `tokenizer` does. Starts the engine thread.
+  // `parts` are active. Parts without an owner outlive the engine, as `tokenizer` does. Starts the engine's thread.
   Engine(const Parts& parts, const EngineLimits& limits, ModelInfo model, const Tokenizer& tokenizer,
          const EngineHooks& hooks = {});
   // Aborts all requests and ends the threads. Returns when every sink has received the end of each of its choices.
@@ -116,19 +119,19 @@ class Engine {
   // every sequence that ran has its next token (GapWatch). The engine pauses only while `make` runs and the parts are
   // exchanged. Sequences keep their tokens; if the new parts have other KV memory, their KV is computed again. Throws
   // what `make` throws, what Inbox::put throws, and an Error with kConflict if a live request could not go on; nothing
-  // has changed then. With `verify_steps` the new parts first run beside the
-  // old ones for that many steps and are compared with them (VerifiedSwap); the call blocks meanwhile. Throws a
-  // DifferenceError that says what differs, and an Error with kConflict when no step could be compared for
-  // EngineHooks::verify_patience, when `cancel` was requested, or while another such swap is under way. [any thread but
-  // the engine's and a sink's]
+  // has changed then.
+  // With `verify_steps` the new parts first run beside the old parts for that many steps and are compared with them
+  // (VerifiedSwap); the call blocks meanwhile. Then it also throws a DifferenceError that describes the first
+  // difference, and an Error with kConflict when no step could be compared for EngineHooks::verify_patience, when
+  // `cancel` was requested, or while another such swap is under way. [any thread but the engine's and a sink's]
   SwapFigures swap(MakeReplacement make, std::int32_t verify_steps = 0, std::stop_token cancel = {});
-  // Traces the following steps to `file`; null ends the trace. When it returns, nothing more is written to the previous
-  // file. In the new file the live sequences begin now. REQUIRES: `file` outlives the engine, or the next call. [any
-  // thread but the engine's and a sink's]
+  // Traces the following steps to `file`; null ends the trace. When the call returns, nothing more is written to the
+  // previous file. In the new file the live sequences begin at this time. REQUIRES: `file` outlives the engine, or the
+  // next call. [any thread but the engine's and a sink's]
   void trace_to(TraceFile* file);
 
  private:
-  // What a swap has made and not put in yet. If sizes change, `all` holds everything.
+  // What a swap has built but not put in yet. If sizes change, `all` holds everything.
   struct Fresh {
     std::unique_ptr<Setup> all;
     std::unique_ptr<SequenceKv> kv;
@@ -145,8 +148,8 @@ class Engine {
   RequestId queue(std::shared_ptr<RequestState> state, Request request, std::shared_ptr<Channel> channel);
   void run();
   void change_trace(TraceOrder& order);
-  void step_and_report();  // a step and all that follows it; what it throws is dealt with
-  bool take_inbox();       // false: stop; the caller aborts all live sequences
+  void step_and_report();  // runs a step and all that follows it; handles its exceptions
+  bool take_inbox();       // returns false at stop(); the caller then aborts all live sequences
   bool take_requests(Inbox::Arrivals arrivals);
   void add(const std::shared_ptr<RequestState>& state);
   void step();
@@ -186,11 +189,11 @@ class Engine {
                         VerifiedSwap::Verified* verified = nullptr, SwapFigures figures = {});
   void begin_verified(const std::shared_ptr<SwapOrder>& order);
   void settle_verified();
-  // A part that broke its rules for good and has a fallback: its kind, and how it failed.
+  // Returns the kind of a part that failed for good and has a fallback, and how it failed.
   std::optional<std::pair<PartKind, std::string>> find_broken() const;
-  bool fall_back(PartKind kind, const std::string& why);  // false: there is no fallback, or it failed
+  bool fall_back(PartKind kind, const std::string& why);  // returns false if there is no fallback or it failed
   bool fall_back_from_broken();
-  bool fall_back_from(const PartError& failed);  // of a step
+  bool fall_back_from(const PartError& failed);  // `failed` was thrown by a step
   void step_meanwhile();
   Replacement made(const MakeReplacement& make, const StepUse& use) const;
   std::size_t exchange(Replacement next, std::uint64_t num_replays, VerifiedSwap::Verified* verified);
@@ -206,30 +209,29 @@ class Engine {
   const EngineHooks hooks_;
   Published<RequestTerms> terms_;  // of setup_
 
-  // Engine thread only.
+  // Engine's thread only.
   RepeatedMessages messages_;
   StepTrace trace_;
   std::unique_ptr<Setup> setup_;
   std::deque<std::shared_ptr<SwapOrder>> swap_orders_;
-  std::unique_ptr<VerifiedSwap> verified_swap_;  // under way; null: none is
+  std::unique_ptr<VerifiedSwap> verified_swap_;  // null: none is under way
   std::uint64_t generation_ = 0;                 // of the parts: rises with each swap
-  GapWatch gaps_;                                // around the latest swap
+  GapWatch gaps_;                                // watches the latest swap
   Fallbacks fallbacks_;                          // from the parts of setup_
   EngineStats carried_;                          // counts of parts that swaps have removed
   std::deque<std::shared_ptr<Sequence>> live_;   // in order of arrival
   bool any_ended_ = false;                       // since drop_ended()
   bool books_changed_ = true;                    // since publish_stats()
   std::chrono::steady_clock::time_point published_{};
-  // The sequences of the running step, of which nothing is committed yet. A part that refuses this step ends only
-  // these.
+  // The sequences of the running step until its tokens are committed. If a part refuses this step, only these end.
   std::vector<Sequence*> in_step_;
-  std::vector<std::uint64_t> ended_ids_;  // to be told to the plugins in the next call
+  std::vector<std::uint64_t> ended_ids_;  // the next call reports them to the plugins
   std::vector<StepOutcome> outcomes_;
   std::vector<Sequence*> unwritten_;  // committed, but their text is not written yet
   LiveRequests requests_;
   Inbox inbox_;
   DeliveryPool delivery_;
-  Outbox outbox_;  // news of this step
+  Outbox outbox_;  // deltas of this step
   EngineStats counters_;
   std::uint64_t next_sequence_ = 1;
 

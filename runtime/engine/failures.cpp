@@ -1,4 +1,4 @@
-// What a failure costs: of a step, of a part that every step needs.
+// Handles failures of a step, and of a part that every step needs.
 #include <spdlog/spdlog.h>
 
 #include <new>
@@ -8,16 +8,16 @@
 
 namespace mortise {
 
-// What a failed step costs. A part that says that it cannot go on ends the engine's use (check_required_parts). A part
-// that refuses one step keeps its word on the others: KV is written only to blocks of the step's own sequences, and
-// nothing of them has been committed, so ending them leaves everybody else as they were. After any other failure the
-// books may be wrong.
+// Decides which requests a failed step ends. If a part can no longer work at all, check_required_parts() ends all
+// requests. If a part refuses this step only, the requests of this step end and all others continue: KV was written
+// only to blocks of the step's own sequences, and none of their tokens was committed. After any other failure the
+// engine's state may be wrong, so all requests end.
 void Engine::step_failed(const std::exception& exception) {
   const auto* const part = dynamic_cast<const PartError*>(&exception);
   const bool is_memory = dynamic_cast<const std::bad_alloc*>(&exception) != nullptr ||
                          (part != nullptr && part->status() == MORTISE_RESOURCE_EXHAUSTED);
   if (setup_->execution->failure()) return;
-  // Nothing of the step has been committed, so with parts that keep their word it is computed anew.
+  // Nothing of the step was committed, so the fallback's parts can compute it again.
   if (!in_step_.empty() && !is_memory && part != nullptr && fall_back_from(*part)) return;
   if (in_step_.empty() || !(is_memory || part != nullptr)) {
     spdlog::error("step {} failed: {}; all requests fail", counters_.num_steps, exception.what());

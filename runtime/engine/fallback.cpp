@@ -1,10 +1,10 @@
-// The way back of an engine whose new part fails: what served before takes its place between two steps, as a swap.
+// Falls back from a new part that fails: a swap between two steps puts the previous part in its place.
 #include "engine/engine.hpp"
 
 namespace mortise {
 namespace {
 
-// What a step calls of this kind: its name and its health.
+// Name and health of a part of some kind that steps call.
 struct StepPart {
   std::string name;
   const PartHealth& health;
@@ -58,7 +58,7 @@ bool Engine::fall_back(PartKind kind, const std::string& why) {
   if (found == fallbacks_.end()) return false;
   const Fallback fallback = std::move(found->second);
   fallbacks_.erase(found);  // it is tried once
-  if (verified_swap_) {     // whose candidate stands beside the parts that go
+  if (verified_swap_) {     // its candidate runs beside the parts that are replaced now
     verified_swap_->refuse(ErrorCode::kConflict, "a part that served has failed, and the one before it comes back");
     settle_verified();
   }

@@ -15,6 +15,8 @@
 
 namespace mortise {
 
+// Watches at most one swap at a time. Invariant: done_ is set if and only if a result is still due. Engine's thread
+// only.
 class GapWatch {
  public:
   using Clock = std::chrono::steady_clock;

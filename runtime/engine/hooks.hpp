@@ -14,8 +14,8 @@
 
 namespace mortise {
 
-// Sees every request of every front end, because Engine::submit calls it, and every result, because its tap comes
-// before every reader.
+// Sees every request of every front end, because Engine::submit calls it, and every result, because its tap runs before
+// every reader. Called by several threads at once.
 class RequestWatcher {
  public:
   virtual ~RequestWatcher() = default;
@@ -38,9 +38,9 @@ struct EngineHooks {
   Trials trials = Trials::kAtOnce;  // kWhenIdle: while no request runs or waits
   // A swap with verify_steps is refused if no step could be compared for this long; tests wait less.
   std::chrono::milliseconds verify_patience = std::chrono::seconds(60);
-  // Called for each failure of a scheduler or a proposer, even though the host makes up for it. [engine thread]
+  // Called for each failure of a scheduler or a proposer, even though the host makes up for it. [engine's thread]
   std::function<void(const std::string& failure)> breach = {};
-  // The clock in seconds that times steps and drafts for adaptive lengths; tests have their own. [engine thread]
+  // The clock in seconds that times steps and drafts for adaptive lengths; tests have their own. [engine's thread]
   std::function<double()> clock = steady_seconds;
 };
 

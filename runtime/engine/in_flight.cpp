@@ -18,20 +18,21 @@ std::uint64_t hash_of_first(const Sequence& sequence, std::int32_t num_tokens, W
   return known.value;
 }
 
-// The next whole block that a sequence will compute, by the whole prefix that it ends: 64 bits decide only what waits.
+// A hash of the tokens up to the end of the next whole block that the sequence computes. A collision can only make a
+// sequence wait: pays() compares the tokens.
 std::uint64_t next_block_key(Sequence& sequence, std::int32_t block_size) {
   return hash_of_first(sequence, (sequence.start() / block_size + 1) * block_size, sequence.memo.next_block);
 }
 
-// A completion's prompt, whole: its last block, which is not full, is shared too.
+// A hash of a completion's whole prompt. Completions also share the prompt's last block, which is usually partial.
 std::uint64_t prompt_key(Sequence& sequence) {
   return hash_of_first(sequence, *sequence.score_from, sequence.memo.prompt);
 }
 
-// Tokens that both begin with.
+// Returns the number of leading tokens that both have in common.
 std::int32_t num_common(const Sequence& leader, Sequence& waiting) {
   WaitingMemo& memo = waiting.memo;
-  // As far as the leader has tokens they may agree in more of them now.
+  // If all tokens of the leader were equal, it may have more equal tokens now.
   if (memo.other != leader.id || memo.num_common == leader.num_tokens()) {
     const auto [end, unused] = std::ranges::mismatch(leader.tokens, waiting.tokens);
     memo.other = leader.id;
@@ -40,12 +41,13 @@ std::int32_t num_common(const Sequence& leader, Sequence& waiting) {
   return memo.num_common;
 }
 
-// Tokens of its prompt that a completion still runs, but for the last one, whose row it needs itself.
+// Returns how many prompt tokens a completion must still run, without the last one, whose row it runs itself in any
+// case.
 std::int32_t num_prompt_left(const Sequence& sequence) {
   return *sequence.score_from - 1 - sequence.start();
 }
 
-// What `waiting` asks of the prefix besides KV, `leader` leaves in the cache too.
+// Returns whether `leader` also leaves the scores in the cache that `waiting` needs of the prefix.
 bool scores_for(const Sequence& leader, const Sequence& waiting) {
   if (!waiting.wants_scores()) return true;
   const Request& mine = leader.request();
@@ -54,13 +56,14 @@ bool scores_for(const Sequence& leader, const Sequence& waiting) {
          mine.logprobs.value_or(0) >= theirs.logprobs.value_or(0);
 }
 
-// At least half of what `waiting` has to run comes with the leader's prefix.
+// Returns whether the leader's prefix saves `waiting` at least half of its rows.
 bool pays(const Sequence& leader, Sequence& waiting, std::int32_t block_size) {
   const std::int32_t common = num_common(leader, waiting) / block_size * block_size;
   return 2 * (common - waiting.start()) >= waiting.num_to_run() - waiting.start();
 }
 
-// Tells keys that were added once from those that may have been added twice. Thousands wait, few begin alike.
+// Finds keys that may have been added twice; a key that was added once may be reported too. Thousands of sequences wait
+// and few begin alike, so this rules out most of them fast. Used by one thread.
 class SeenTwice {
  public:
   void add(std::uint64_t key) {
@@ -75,10 +78,10 @@ class SeenTwice {
   std::bitset<kPlaces> once_, twice_;
 };
 
-// The completions whose prompt is computed in this step or a later one, by that prompt.
+// The completions whose prompt is computed in this step or a later one, by a hash of the prompt. Engine's thread only.
 class PromptLeaders {
  public:
-  // Whether `sequence` waits for another one's prompt.
+  // Returns whether `sequence` waits until another sequence has computed the prompt of both.
   bool waits(Sequence& sequence) const {
     if (!sequence.scores_completion() || sequence.running() || num_prompt_left(sequence) < 1) return false;
     const auto at = leaders_.find(prompt_key(sequence));
@@ -106,7 +109,7 @@ std::vector<Sequence*> without_held_back(const std::deque<std::shared_ptr<Sequen
   std::unordered_map<std::uint64_t, const Sequence*> leaders;
   PromptLeaders prompts;
   SeenTwice seen;
-  std::vector<std::optional<std::uint64_t>> keys(live.size());  // of those that compute and publish a block
+  std::vector<std::optional<std::uint64_t>> keys(live.size());  // set for sequences that compute and publish a block
   for (std::size_t i = 0; i < live.size(); ++i) {
     Sequence& sequence = *live[i];
     if ((sequence.start() / block_size + 1) * block_size > sequence.num_to_run() || !sequence.publishes) continue;

@@ -16,7 +16,7 @@ constexpr const char* kEnds = "the engine has ended and accepts no requests";
 void StartRate::add(std::size_t num_started, Clock::time_point now) {
   if (before_ + running_ == 0) {
     begin_ = middle_ = now - kWindow;
-  } else if (now - middle_ > 2 * kWindow) {  // long idle: what was before says nothing
+  } else if (now - middle_ > 2 * kWindow) {  // after a long pause the old counts say nothing
     begin_ = middle_ = now - kWindow;
     before_ = running_ = 0;
   } else if (now - middle_ > kWindow) {
@@ -39,11 +39,11 @@ void Inbox::check_open() const {
     fail(ErrorCode::kUnavailable, "the engine accepts no requests since a part of it failed: {}; restart it", failure_);
   }
   if (stops_) throw Error(kEnds, ErrorCode::kUnavailable);
-  if (draining_) throw Error(kDrains, ErrorCode::kUnavailable);
+  if (drain_ != Drain::kNone) throw Error(kDrains, ErrorCode::kUnavailable);
 }
 
 void Inbox::check_room(std::size_t num_tokens) const {
-  // A single request may be above the limit of tokens: it could never run else.
+  // A single request may exceed the limit of tokens, because otherwise it could never run.
   const bool too_many_tokens = num_waiting_ > 0 && num_tokens_waiting_ + num_tokens > limits_.max_tokens;
   if (num_waiting_ < limits_.max_requests && !too_many_tokens) return;
   const std::int32_t seconds = rate_.seconds_until_half(num_waiting_, Clock::now());
@@ -98,7 +98,8 @@ void Inbox::abort(RequestId id) {
 EngineHealth Inbox::health() const {
   const std::lock_guard lock(mutex_);
   if (!failure_.empty()) return {EngineHealth::State::kFailed, failure_};
-  if (draining_ || stops_) return {EngineHealth::State::kDraining, draining_ ? kDrains : kEnds};
+  if (drain_ != Drain::kNone) return {EngineHealth::State::kDraining, kDrains};
+  if (stops_) return {EngineHealth::State::kDraining, kEnds};
   return {};
 }
 
@@ -112,11 +113,11 @@ void Inbox::stop() {
 
 bool Inbox::drain(Clock::time_point deadline) {
   std::unique_lock lock(mutex_);
-  draining_ = true;
-  wake_.notify_one();  // for whoever waits until some time
+  if (drain_ == Drain::kNone) drain_ = Drain::kWaits;
+  wake_.notify_one();  // take() may wait until a time
   const auto is_empty = [&] { return num_open_ == 0; };
   if (emptied_.wait_until(lock, deadline, is_empty)) return true;
-  drain_is_over_ = true;
+  drain_ = Drain::kIsOver;
   wake_.notify_one();
   emptied_.wait(lock, is_empty);
   return false;
@@ -127,7 +128,7 @@ Inbox::Arrivals Inbox::take(bool waits, std::optional<Clock::time_point> until) 
   std::unique_lock lock(mutex_);
   const auto has_something = [&] {
     return stops_ || !waits || !submitted_.empty() || !aborted_.empty() || !swaps_.empty() || !traces_.empty() ||
-           (until && draining_);
+           (until && drain_ != Drain::kNone);
   };
   if (until) {
     wake_.wait_until(lock, *until, has_something);
@@ -138,8 +139,7 @@ Inbox::Arrivals Inbox::take(bool waits, std::optional<Clock::time_point> until) 
   arrivals.aborted.swap(aborted_);
   arrivals.swaps.swap(swaps_);
   arrivals.traces.swap(traces_);
-  arrivals.drains = draining_;
-  arrivals.drain_is_over = drain_is_over_;
+  arrivals.drain = drain_;
   arrivals.stops = stops_;
   return arrivals;
 }

@@ -1,4 +1,4 @@
-// runtime/engine/inbox.hpp: holds what front ends hand in until the engine's thread takes it: requests, aborts, swaps,
+// runtime/engine/inbox.hpp: holds what front ends submit until the engine's thread takes it: requests, aborts, swaps,
 // traces. It counts the requests that wait for their first step, refuses requests beyond its limits, and refuses all
 // when the engine drains or has failed. Thread-safe.
 #pragma once
@@ -32,7 +32,8 @@ struct QueueLimits {
   static QueueLimits unbounded() { return {SIZE_MAX, SIZE_MAX}; }
 };
 
-// More requests wait than QueueLimits allow. The same request may be accepted later.
+// Thrown when more requests wait than QueueLimits allow. The same request may be accepted later. A value: each thread
+// has its own.
 class OverloadedError : public Error {
  public:
   OverloadedError(const std::string& text, std::int32_t retry_after_s)
@@ -53,13 +54,15 @@ struct EngineHealth {
   std::string reason;  // why it accepts nothing
 };
 
-// Requests started per second, measured over two windows of a few seconds. Not thread-safe: the inbox locks.
+// Requests started per second, measured over two windows of a few seconds. Not thread-safe: the inbox locks. Invariant:
+// the current window began at most one window before the latest add().
 class StartRate {
  public:
   using Clock = std::chrono::steady_clock;
   void add(std::size_t num_started, Clock::time_point now);
-  // Estimated seconds until half of `num_waiting` requests have started. A client that tries again then finds room, and
-  // so do others that were refused with it. From 1 to kMostSeconds; kUnknownSeconds before anything has started.
+  // Estimates the seconds until half of `num_waiting` requests have started, so that a client that tries again then
+  // finds room, and so do others that were refused with it. From 1 to kMostSeconds; kUnknownSeconds before anything has
+  // started.
   std::int32_t seconds_until_half(std::size_t num_waiting, Clock::time_point now) const;
 
   static constexpr std::int32_t kMostSeconds = 60, kUnknownSeconds = 5;
@@ -69,12 +72,15 @@ class StartRate {
   std::size_t before_ = 0, running_ = 0;  // requests started in each
 };
 
-// An order to the engine's thread: write the trace to this file; null: to none.
+// Orders the engine's thread to write the trace to this file, or to none if null.
 struct TraceOrder {
   TraceFile* file = nullptr;
   std::promise<void> done;
 };
 
+// The queue between front ends and the engine's thread. Invariant: num_waiting_ and num_open_ count the accepted
+// requests that have not started and not ended, up to the last report of the engine's thread. Thread-safe; each
+// function states its callers.
 class Inbox {
  public:
   using Clock = std::chrono::steady_clock;
@@ -96,17 +102,21 @@ class Inbox {
   // requests, waits for that, and returns false. [any thread but the engine's and the pool's]
   bool drain(Clock::time_point deadline);
 
+  enum class Drain {
+    kNone,
+    kWaits,   // accepts no more requests, and waits for the others
+    kIsOver,  // the deadline has passed: all requests end
+  };
   struct Arrivals {
     std::vector<std::shared_ptr<RequestState>> requests;
     std::vector<RequestId> aborted;
     std::vector<std::shared_ptr<SwapOrder>> swaps;
     std::vector<std::shared_ptr<TraceOrder>> traces;
-    bool drains = false;         // no more requests are accepted
-    bool drain_is_over = false;  // its deadline has passed: end all requests
+    Drain drain = Drain::kNone;
     bool stops = false;
   };
   // Takes everything that has arrived. With `waits` it blocks until something has arrived. With `until` it blocks no
-  // longer than that, and returns when the engine begins to drain. [engine thread]
+  // longer than that, and returns when the engine begins to drain. [engine's thread]
   Arrivals take(bool waits, std::optional<Clock::time_point> until = std::nullopt);
 
   // How the numbers of waiting and open requests change in a step.
@@ -115,9 +125,9 @@ class Inbox {
     std::size_t num_started = 0;                    // of these, the requests that run now
     std::size_t num_ended = 0;                      // requests, however they ended
   };
-  void left_queue(const Progress& progress);  // [engine thread]
-  void ended(const Progress& progress);       // [engine thread]
-  // A required part has failed: accepts no more requests. Keeps the first reason. [engine thread]
+  void left_queue(const Progress& progress);  // [engine's thread]
+  void ended(const Progress& progress);       // [engine's thread]
+  // A required part has failed: accepts no more requests. Keeps the first reason. [engine's thread]
   void part_failed(const std::string& reason);
 
  private:
@@ -136,7 +146,8 @@ class Inbox {
   std::size_t num_open_ = 0;  // accepted and not ended
   std::size_t num_waiting_ = 0, num_tokens_waiting_ = 0;
   StartRate rate_;
-  bool draining_ = false, drain_is_over_ = false, stops_ = false;
+  Drain drain_ = Drain::kNone;
+  bool stops_ = false;
   std::string failure_;  // empty: none
 };
 

@@ -1,5 +1,5 @@
 // runtime/engine/live_requests.hpp: indexes the live requests: finds the sequences of a request, and the requests whose
-// deadline has passed, without a search through all. Engine thread only.
+// deadline has passed, without a search through all. Engine's thread only.
 #pragma once
 
 #include <chrono>
@@ -14,6 +14,8 @@
 
 namespace mortise {
 
+// Invariant: each request with a live choice has one entry here, and one in deadlines_ if it has a deadline. Engine's
+// thread only.
 class LiveRequests {
  public:
   using Clock = std::chrono::steady_clock;

@@ -52,7 +52,7 @@ struct EngineLimits : ExecutionLimits {
   bool operator==(const EngineLimits&) const = default;
   bool same_sizes(const EngineLimits& other) const {
     EngineLimits same_drafts = other;
-    same_drafts.max_draft_tokens = max_draft_tokens;
+    same_drafts.max_drafts = max_drafts;
     return *this == same_drafts;
   }
 };

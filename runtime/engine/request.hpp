@@ -33,9 +33,9 @@ struct Request {
   std::uint64_t group = 0;    // prefix group, 0 none
   SpeculationChoice speculation;
   // Tokens that each choice is expected to generate. They are used as drafts (speculation/prediction), so they change
-  // when tokens come and never which tokens. They may be wrong, too few or too many; more than the model's length are
-  // refused. Independent of `speculation`, which is about proposers. Ignored if drafts are verified by rejection
-  // sampling.
+  // only when tokens come, never which tokens. They may be wrong, too few or too many; a prediction longer than the
+  // model's length is refused. Independent of `speculation`, which selects proposers. Ignored if drafts are verified by
+  // rejection sampling.
   std::vector<std::int32_t> prediction = {};
   // The prediction comes from an earlier run of this very request, so all of it is tried at once. It may still be
   // wrong.

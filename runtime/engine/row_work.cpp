@@ -35,7 +35,7 @@ void RowWork::assign(std::span<const LogitRow> rows, std::span<const ScheduledSe
   score_places_.clear();
   mask_of_.clear();
   rejected_seq_ = -1;
-  // Rows that want a log probability come last, so that they are neighbours of those that are scored.
+  // Rows that want a log probability come last, next to the rows that are scored.
   add_draws(/*described=*/false);
   add_draws(/*described=*/true);
   for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -74,7 +74,8 @@ void RowWork::add_draw(const LogitRow& row) {
   arrays.edits.push_back(edits_of(owner, drafts));
 }
 
-// A row behind drafts sees them as if they had been accepted: if they are not, nobody looks at the row.
+// The edits of a row behind drafts assume that all these drafts are accepted. If one is not, the row's result is not
+// used.
 RowEdits RowWork::edits_of(const Sequence& owner, std::span<const std::int32_t> drafts) {
   std::span<const std::int32_t> banned;
   const std::int32_t num_generated = owner.num_generated() + static_cast<std::int32_t>(drafts.size());
@@ -83,7 +84,8 @@ RowEdits RowWork::edits_of(const Sequence& owner, std::span<const std::int32_t> 
   return {0, own_edits_.emplace_back(owner.edits.with(drafts, banned)), {}};
 }
 
-// Of a sequence that samples, the host verifies the drafts: it wants the logits of the rows with a draft behind them.
+// The host verifies the drafts of a sequence that samples. For that it needs the logits of each row that a draft
+// follows.
 void RowWork::add_range(std::size_t draw) {
   const LogitRow& row = rows_[draw_places_[draw]];
   const Sequence& owner = sequence(row);
@@ -97,13 +99,13 @@ void RowWork::add_range(std::size_t draw) {
   }
 }
 
-// Index of the row's mask, -1 for none.
+// Returns the index of the row's mask, or -1 if it has none.
 std::int32_t RowWork::allowed_set(const Sequence& owner, std::span<const std::int32_t> drafts) {
   if (!owner.owner->guide) return -1;
   const ChoiceTrie& guide = owner.owner->guide->trie;
   ChoiceTrie::Node node = owner.guide_node;
   for (std::int32_t draft : drafts) node = guide.next(node, draft);
-  if (node == ChoiceTrie::kNone || guide.is_complete(node)) return -1;  // behind a draft that will not stand
+  if (node == ChoiceTrie::kNone || guide.is_complete(node)) return -1;  // a draft before this row will be rejected
   const auto [at, fresh] = mask_of_.emplace(std::pair(&guide, node), static_cast<std::int32_t>(mask_of_.size()));
   if (fresh) {
     std::vector<std::uint32_t>& masks = draws_.sampling.allowed_masks;
@@ -129,8 +131,9 @@ RowSampling RowWork::sampling_of(std::size_t draw) const {
   return result;
 }
 
-// The token of a row with a draft behind it is the draft, or what is recovered in its place. Rows behind a rejected
-// draft are left alone, since nobody looks at them.
+// Verifies each row that a draft follows. If the draft is accepted, the row's token becomes the draft; otherwise it
+// becomes the recovered token. Rows after a sequence's first rejected draft are skipped, because their results are not
+// used.
 void RowWork::verify_by_rejection(const DrawnLogits& drawn) {
   const auto vocab = static_cast<std::size_t>(vocab_size_);
   for (std::size_t i = 0; i < drawn.range.count; ++i) {

@@ -1,6 +1,6 @@
 // runtime/engine/row_work.hpp: turns a step's logit rows into work for an Execution, and its results into TokenInfos.
 // Rows that draw a token get the sampling arguments of their sequences. With rejection sampling the drafts are verified
-// here. Engine thread only.
+// here. Engine's thread only.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +17,8 @@
 
 namespace mortise {
 
+// Invariant: row i of draws() is logit row draw_places_[i], and row i of scores() is logit row score_places_[i].
+// Engine's thread only.
 class RowWork {
  public:
   // `rejection`: drafts are verified by rejection sampling.

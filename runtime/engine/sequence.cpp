@@ -30,7 +30,7 @@ FinishReason Sequence::write_text() {
   const std::size_t end = gathered.tokens.size() - (gathered.stop_token ? 1 : 0);  // an end token has no text
   try {
     while (num_written < end && !text.stopped()) gathered.text += text.push(gathered.tokens[num_written++].id);
-  } catch (const Error& error) {  // this text's alone: the others go on
+  } catch (const Error& error) {  // only this text is wrong: other sequences continue
     gathered.error = error.what();
     return FinishReason::kError;
   }

@@ -1,5 +1,5 @@
 // runtime/engine/sequence.hpp: one choice of a request as it runs: its tokens, KV blocks, drafts and unsent text. Owned
-// by the engine thread.
+// by the engine's thread.
 #pragma once
 
 #include <chrono>
@@ -22,7 +22,7 @@
 
 namespace mortise {
 
-// Which of the pipeline's proposers may draft for a request, and how much.
+// Which of the pipeline's proposers may draft for a request, and how many tokens.
 struct Drafters {
   std::uint32_t allowed = ~std::uint32_t{0};  // bit i: proposer i; a pipeline has at most kMaxAlternatives
   std::int32_t max_tokens = INT32_MAX;
@@ -30,7 +30,7 @@ struct Drafters {
   bool allows(std::size_t proposer) const { return (allowed >> proposer & 1u) != 0; }
 };
 
-// A request with what the engine adds to it. Its choices share it.
+// A request and what the engine adds to it. Its choices share it.
 struct RequestState {
   RequestId id = 0;
   Request request;
@@ -40,10 +40,11 @@ struct RequestState {
   std::uint64_t arrival = 0;
   std::vector<std::int32_t> end_tokens;      // the model's, unless ignore_eos, and its stop_token_ids
   std::shared_ptr<const ChoiceGuide> guide;  // of its `choices`; null if it has none
-  DecodedPrefix before;                      // of its prompt: the text of each choice continues it
+  DecodedPrefix before;                      // of its prompt; each choice's text continues it
 };
 
-// Cached answers to what in_flight asks of each waiting sequence in each step. Thousands may wait, with long prompts.
+// Cached results of in_flight, which examines each waiting sequence in each step. Thousands may wait, with long
+// prompts.
 struct WaitingMemo {
   struct Hash {
     std::int32_t num_tokens = 0;
@@ -54,6 +55,8 @@ struct WaitingMemo {
   std::int32_t num_common = 0;
 };
 
+// Invariant: num_computed <= num_tokens(), and `blocks` have room for the computed tokens. A waiting sequence has no
+// blocks and num_computed 0. Engine's thread only.
 class Sequence {
  public:
   Sequence(std::uint64_t id, std::shared_ptr<const RequestState> owner, std::int32_t choice,
@@ -77,24 +80,24 @@ class Sequence {
   bool scores_completion() const { return max_tokens == 0 && score_from > 1; }
   // The first token that still needs a score. REQUIRES: wants_scores().
   std::int32_t next_scored_token() const { return next_scored_position() + 1; }
-  // The number of tokens that have KV when its next rows are run.
+  // The number of tokens whose KV exists when its next rows run.
   std::int32_t start() const { return running() ? num_computed : num_cached; }
 
   void append(std::int32_t token);
   void clear_drafts();
-  // Adds the text of new tokens to `gathered`. Returns why this ends the choice, if it does: kStop at a stop string,
+  // Adds the text of new tokens to `gathered`. Returns why the text ends the choice, or kNone: kStop at a stop string,
   // kError if the tokenizer's rules cannot be followed. The error is in `gathered`.
   FinishReason write_text();
-  // The generated tokens are one of the request's guided `choices`, and no other choice continues it.
+  // Returns whether the generated tokens are one of the request's guided `choices` and no other choice continues it.
   bool choice_is_complete() const { return owner->guide && owner->guide->trie.is_complete(guide_node); }
 
   const std::uint64_t id;
   const std::shared_ptr<const RequestState> owner;
   const std::int32_t choice;
-  const std::uint64_t key;  // of its noise
+  const std::uint64_t key;  // of its random numbers
   const std::uint64_t arrival, group;
   FinishReason finish = FinishReason::kNone;
-  // Copies from the request, next to the other fields that each step reads of thousands of waiting sequences.
+  // Copies from the request, stored next to the other fields that each step reads of thousands of waiting sequences.
   const std::int32_t num_prompt, max_tokens, priority;
   const std::optional<std::int32_t> score_from;
   const bool is_predicted;           // it has a prediction
@@ -102,7 +105,7 @@ class Sequence {
   std::vector<std::int32_t> tokens;  // prompt, then generated
   std::vector<BlockId> blocks;
   KvHolder holder, pin_holder;     // of `blocks` and the forks' own blocks; of `pinned`
-  bool admitted = false;           // has run before: when it waits, it was preempted
+  bool admitted = false;           // has run before; if it waits now, it was preempted
   std::int32_t num_published = 0;  // leading blocks that are in the prefix tree
   bool publishes = true;           // false: its next block cannot enter the tree, nor any after it
   // While it waits: the cached prefix that it would start with. SequenceKv::look_up() updates these three.
@@ -110,7 +113,7 @@ class Sequence {
   std::int32_t num_cached = 0;          // tokens: those of whole blocks and the first of `partial_block`
   BlockId partial_block = kPrefixRoot;  // the block to copy for the latter; kPrefixRoot: none
   WaitingMemo memo;
-  std::vector<BlockId> pinned;       // the path held for the scheduler's pin
+  std::vector<BlockId> pinned;       // blocks held for the scheduler's pin
   std::vector<std::int32_t> drafts;  // of this step, to verify
   std::vector<DraftFork> forks;      // further paths of a draft tree
   std::int32_t drafted_by = -1;      // index of the proposer; -1: the prediction
@@ -122,14 +125,14 @@ class Sequence {
   DraftState draft_state;
   Prediction prediction;                            // borrows the request's tokens
   SequenceEdits edits;                              // of its next row
-  ChoiceTrie::Node guide_node = ChoiceTrie::kRoot;  // where the generated tokens lead in owner->guide
+  ChoiceTrie::Node guide_node = ChoiceTrie::kRoot;  // the node that the generated tokens reach in owner->guide
   std::vector<TokenInfo> scores;                    // of prompt tokens, from score_from on
   bool scores_sent = false;
   TextStream text;
-  Delta gathered;               // committed and not sent yet
-  std::size_t num_written = 0;  // tokens of `gathered` whose text is in it
+  Delta gathered;               // committed, but not sent yet
+  std::size_t num_written = 0;  // tokens of `gathered` whose text is written
   Usage usage;
-  std::chrono::steady_clock::time_point last_token{};  // when it was committed; 0: none was
+  std::chrono::steady_clock::time_point last_token{};  // time of its commit; 0: no token yet
 };
 
 }  // namespace mortise

@@ -8,7 +8,7 @@
 namespace mortise {
 namespace {
 
-// A score serves a request when it has the alternatives that it asks for.
+// Returns whether a cached score has as many alternatives as the sequence's request wants.
 bool serves(const TokenInfo* score, const Sequence& sequence) {
   return score != nullptr && score->top.size() >= static_cast<std::size_t>(sequence.request().logprobs.value_or(0));
 }
@@ -16,8 +16,9 @@ bool serves(const TokenInfo* score, const Sequence& sequence) {
 }  // namespace
 
 void SequenceKv::look_up(Sequence& sequence) const {
-  // Thousands may wait: most find what they found before, and that is nothing. (A preempted one that began with a
-  // partial block has tokens that it no longer holds.)
+  // Thousands of sequences may wait, and most find no cached prefix in every step. Such a sequence skips the search if
+  // the tree has not changed there. (A preempted sequence may have begun with a partial block that it no longer holds,
+  // so num_cached is checked too.)
   const bool found_nothing =
       sequence.prefix.num_blocks == 0 && sequence.num_cached == 0 && sequence.partial_block == kPrefixRoot;
   const PrefixTree& tree = cache_.tree();
@@ -32,12 +33,12 @@ void SequenceKv::look_up(Sequence& sequence) const {
   look_up_partial_block(sequence);
 }
 
-// Behind its whole blocks: a block that another completion of the same prompt filled with the rest of that.
+// Looks for a block, after the whole cached blocks, that another completion filled with the rest of the same prompt.
 void SequenceKv::look_up_partial_block(Sequence& sequence) const {
   sequence.partial_block = kPrefixRoot;
   const std::int32_t begin = sequence.num_cached, rest = sequence.next_scored_position() - begin;
   if (!sequence.scores_completion() || rest < 1 || rest >= block_size_) return;
-  // Where blocks are scarce the plan is to be simple.
+  // No copy if few blocks are left: then the plan need not count the additional block.
   const auto needed = static_cast<std::size_t>(sequence.num_to_run() / block_size_ + 2);
   if (cache_.num_available() < needed) return;
   if (begin / block_size_ < sequence.prefix.num_blocks) {
@@ -52,8 +53,8 @@ void SequenceKv::look_up_partial_block(Sequence& sequence) const {
   sequence.num_cached += rest;
 }
 
-// The first token at or after next_scored_token() that has no cached score, at most end + 1: the row of a token gives
-// the score of the next, so the row before that token must be run.
+// Returns the first token at or after next_scored_token() that has no cached score, at most end + 1. The row before
+// that token must be run, because the row of a token gives the score of the next token.
 std::int32_t SequenceKv::num_scored_until(const Sequence& sequence, std::int32_t end) const {
   const std::vector<BlockId> path = cache_.tree().blocks(sequence.prefix);
   const std::int32_t last = std::min(end, sequence.num_prompt - 1);
@@ -86,8 +87,8 @@ void SequenceKv::copy_partial_blocks(std::span<Sequence* const> admitted, std::v
   if (copying.empty()) return;
   auto fresh = cache_.allocate(copying.size());
   if (!fresh) throw Error("the block pool is smaller than the checked plan");  // an invariant of Planner
-  // What is to be copied may have been evicted for it just now. It is still unwritten, and one of those who want it has
-  // it as it is.
+  // The allocation may have evicted the very block that is to be copied. Its KV is still intact, so one of the
+  // sequences that want it gets that block itself, without a copy.
   const auto give = [&](Sequence& sequence, std::vector<BlockId>::iterator at) {
     if (*at != sequence.partial_block) {
       from.push_back(sequence.partial_block);
@@ -141,7 +142,8 @@ void SequenceKv::publish(Sequence& sequence) {
   if (sequence.scores_completion() && !sequence.wants_scores()) keep_partial_block(sequence);
 }
 
-// The end of a prompt that does not fill its block: the other completions of that prompt go on from it.
+// Enters a completion's partial last prompt block into the prefix tree, so that other completions of the prompt can
+// copy it.
 void SequenceKv::keep_partial_block(const Sequence& sequence) {
   const std::int32_t begin = sequence.num_published * block_size_;
   const std::int32_t num_tokens = sequence.num_computed - begin;
@@ -182,7 +184,7 @@ bool SequenceKv::fork(Sequence& sequence, DraftFork& fork, std::vector<BlockId>&
 }
 
 void SequenceKv::adopt(Sequence& sequence, DraftFork& fork) {
-  std::swap(sequence.blocks, fork.blocks);  // the fork now has the path that did not stand
+  std::swap(sequence.blocks, fork.blocks);  // the fork now has the path that lost
 }
 
 void SequenceKv::drop_forks(Sequence& sequence) {

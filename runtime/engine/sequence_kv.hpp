@@ -1,6 +1,6 @@
 // runtime/engine/sequence_kv.hpp: gives sequences their KV blocks and takes them back. It starts sequences with cached
 // prefixes and their scores, allocates blocks for new rows, enters filled blocks into the prefix tree, and holds pins.
-// Engine thread only.
+// Engine's thread only.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,7 @@
 
 namespace mortise {
 
+// Invariant: every block of a sequence, a fork or a pin is held in the cache by that sequence. Engine's thread only.
 class SequenceKv {
  public:
   // `observer`: as PrefixTree's.
@@ -34,7 +35,7 @@ class SequenceKv {
   // out.
   void reserve(Sequence& sequence, std::int32_t num_tokens);
   // Gives a fork of a running sequence its own blocks, from the block of the last known token on. If that block already
-  // has KV, the caller copies it, `from` to `to`. False: too few blocks are free or cached.
+  // has KV, the caller copies it, `from` to `to`. Returns false if too few blocks are free or cached free.
   bool fork(Sequence& sequence, DraftFork& fork, std::vector<BlockId>& from, std::vector<BlockId>& to);
   // Exchanges the blocks of both, so that the sequence continues with the fork's path.
   void adopt(Sequence& sequence, DraftFork& fork);
@@ -46,8 +47,8 @@ class SequenceKv {
   // Releases its blocks, because it has ended or is preempted. Its pin stays.
   void release(Sequence& sequence);
 
-  // Releases all blocks and the pin of the sequence, and clears its references to this cache: the cache is replaced or
-  // emptied.
+  // Releases all blocks and the pin of the sequence, and clears its references to this cache, before the cache is
+  // replaced or emptied.
   void forget(Sequence& sequence);
   // Empties the prefix cache. REQUIRES: every sequence was forgotten.
   void clear() { cache_.evict_all(); }

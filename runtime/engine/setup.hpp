@@ -1,5 +1,5 @@
 // runtime/engine/setup.hpp: the objects that an engine builds from its parts and sizes (planner, drafting, KV, ...). A
-// swap replaces some of them, or all of them if sizes change. Engine thread only.
+// swap replaces some of them, or all of them if sizes change. Engine's thread only.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@
 namespace mortise {
 
 // The limits and names that requests are checked against. A swap publishes new ones; front ends read them on any
-// thread.
+// thread. Immutable once published.
 struct RequestTerms {
   EngineLimits limits;
   std::vector<std::string> proposers;  // names, in the order in which they are asked
@@ -32,6 +32,7 @@ struct SetupContext {
   const EngineHooks& hooks;
 };
 
+// All objects that depend on the sizes of a pipeline. Invariant: they all use the same sizes. Engine's thread only.
 struct Setup {
   // Throws a PartError. `generation`: as Execution's.
   Setup(const Parts& parts, const EngineLimits& sizes, const SetupContext& context, std::uint64_t generation);

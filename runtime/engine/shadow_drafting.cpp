@@ -6,8 +6,8 @@
 namespace mortise {
 namespace {
 
-// A sequence as the candidate's proposers find it, until the destructor gives it back what the serving ones have made
-// of it.
+// Gives a sequence the draft state that the candidate's proposers need. The destructor restores the state of the
+// serving proposers. Engine's thread only.
 class Stage {
  public:
   Stage(Sequence& sequence, const Drafting& candidate) : sequence_(sequence) {
@@ -66,7 +66,7 @@ void ShadowDrafting::observe(std::span<const StepOutcome> outcomes, std::span<co
   candidate_->observe(outcomes, ended, hidden);
 }
 
-// Counts the drafts that are known to be right or wrong by now: those behind a wrong one are never reached.
+// Counts the drafts that are now known to be accepted or rejected. Drafts behind a rejected one are rejected too.
 void ShadowDrafting::judge(const Sequence& sequence) {
   const auto found = pending_.find(sequence.id);
   if (found == pending_.end()) return;
@@ -78,8 +78,8 @@ void ShadowDrafting::judge(const Sequence& sequence) {
       ++count;
     }
     if (count < pending.drafts.size() && token() == sequence.tokens.size()) return false;
-    figures_.num_draft_tokens += pending.drafts.size();
-    figures_.num_accepted_tokens += count;
+    figures_.num_drafts += pending.drafts.size();
+    figures_.num_accepted += count;
     return true;
   });
 }
@@ -93,8 +93,8 @@ VerifiedFigures::Drafts ShadowDrafting::figures() const {
 VerifiedFigures::Drafts drafts_of(const Drafting& drafting) {
   VerifiedFigures::Drafts sum;
   for (const ProposerStats& stats : drafting.stats().proposers) {
-    sum.num_draft_tokens += stats.num_draft_tokens;
-    sum.num_accepted_tokens += stats.num_accepted_tokens;
+    sum.num_drafts += stats.num_drafts;
+    sum.num_accepted += stats.num_accepted;
     sum.seconds += stats.draft_s;
   }
   return sum;

@@ -1,6 +1,6 @@
-// runtime/engine/shadow_drafting.hpp: runs a candidate's proposers beside the serving proposers. The candidate is told
-// the same and asked for drafts in each step. These drafts are checked and compared with the tokens that come, but
-// never run. The sequences stay as they are. Engine thread only.
+// runtime/engine/shadow_drafting.hpp: runs a candidate's proposers beside the serving proposers. The candidate observes
+// the same tokens and proposes in each step. Its drafts are checked and compared with the tokens that follow, but never
+// run. The sequences do not change. Engine's thread only.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +16,8 @@
 
 namespace mortise {
 
+// The candidate's proposers and the drafts that are not judged yet. Invariant: outside its calls every sequence has the
+// draft state of the serving proposers. Engine's thread only.
 class ShadowDrafting {
  public:
   explicit ShadowDrafting(std::unique_ptr<Drafting> candidate) : candidate_(std::move(candidate)) {}

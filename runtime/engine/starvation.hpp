@@ -1,6 +1,6 @@
 // runtime/engine/starvation.hpp: finds sequences that a scheduler starves, by the bounds of mortise/scheduler.h.
 // Watches only the oldest sequence of each priority that a plan leaves out, because younger sequences may be waiting
-// for it. Engine thread only.
+// for it. Engine's thread only.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ struct WatchedPlan {
   std::span<const char> starts = {};
 };
 
-// The most that a sequence may still take until its end.
+// The most rows and blocks that a sequence may still need until its end.
 struct SequenceNeed {
   std::int64_t rows = 0, blocks = 0;
 };
@@ -36,6 +36,8 @@ struct StarvationLimits {
   std::int64_t passed_rows = 0;
 };
 
+// Counts how long and by how much each left-out sequence is passed. Invariant: waits_ has only sequences that were the
+// oldest left out of their priority and have not run since. Engine's thread only.
 class StarvationWatch {
  public:
   explicit StarvationWatch(const StarvationLimits& limits) : limits_(limits) {}
@@ -44,7 +46,8 @@ class StarvationWatch {
     std::size_t index;  // of the view
     std::string why;    // "sequence 7 ..."
   };
-  // The first sequence that starves, if any. Calls `need` for few sequences only: thousands may wait.
+  // Counts a plan, and returns the first sequence that starves, if any. Calls `need` for few sequences only: thousands
+  // may wait.
   std::optional<Starved> look(const WatchedPlan& plan, const std::function<SequenceNeed(std::size_t)>& need);
   void ended(std::uint64_t id) { waits_.erase(id); }
 

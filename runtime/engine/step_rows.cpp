@@ -45,7 +45,8 @@ void StepRows::add(std::int32_t index, const ScheduledSequence& scheduled) {
   for (std::size_t fork = 0; fork < sequence.forks.size(); ++fork) add_fork(index, sequence, fork);
 }
 
-// The last known token again, since the fork's copy of its block lacks it, then the fork's drafts.
+// Adds a run that computes the last known token again, because the fork's copy of its block lacks that token, and then
+// the fork's drafts.
 void StepRows::add_fork(std::int32_t index, const Sequence& sequence, std::size_t fork) {
   const DraftFork& path = sequence.forks[fork];
   const std::int32_t first = sequence.num_tokens() - 1;

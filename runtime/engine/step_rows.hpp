@@ -1,5 +1,5 @@
 // runtime/engine/step_rows.hpp: the rows of a step: each scheduled sequence's new tokens and drafts as a run of rows,
-// and which rows need logits. Engine thread only.
+// and which rows need logits. Engine's thread only.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace mortise {
 
-// A sequence's share of a step: num_new_tokens of its tokens from num_computed on, then its drafts. Its blocks have
-// room for all of them.
+// The part of a step that belongs to one sequence: num_new_tokens of its tokens from num_computed on, then its drafts.
+// Its blocks have room for all of them.
 struct ScheduledSequence {
   Sequence* sequence = nullptr;
   std::int32_t num_new_tokens = 0;
@@ -33,7 +33,7 @@ struct BatchComposition {
 };
 BatchComposition composition_of(std::span<const ScheduledSequence> scheduled);
 
-// A row of the batch that needs logits, and what they are for.
+// A row of the batch that needs logits, and why.
 struct LogitRow {
   std::int32_t row = 0;       // of the batch
   std::int32_t seq = 0;       // index into the step's sequences
@@ -45,6 +45,8 @@ struct LogitRow {
 // The drafts up to and including the row's own token.
 std::span<const std::int32_t> drafts_before(const Sequence& sequence, const LogitRow& row);
 
+// The rows of the step that is being built. Invariant: runs and logit rows are in ascending order of rows. Engine's
+// thread only.
 class StepRows {
  public:
   // With `batch_expansion` each draft is a run of its own that shares the sequence's blocks, for an attention without

@@ -11,12 +11,13 @@
 namespace mortise {
 namespace {
 
-// Microseconds with the nanoseconds behind the point: exact, so that a phase never ends after its step.
+// Formats nanoseconds as microseconds with three decimals. The result is exact, so a phase never seems to end after its
+// step.
 std::string microseconds(std::int64_t ns) {
   return fmt::format("{}.{:03}", ns / 1000, ns % 1000);
 }
 
-// "request 17", and of several choices "request 17/2".
+// Returns "request 17", or "request 17/2" if the request has several choices.
 std::string sequence_name(const Sequence& sequence) {
   if (sequence.request().sampling.n == 1) return fmt::format("request {}", sequence.owner->id);
   return fmt::format("request {}/{}", sequence.owner->id, sequence.choice);
@@ -91,10 +92,10 @@ void StepTrace::end_step(std::int64_t now, const EngineStats& stats) {
 }
 
 void StepTrace::add_counters(std::int64_t now, const EngineStats& stats) {
-  const std::int32_t held = stats.num_blocks - stats.num_free_blocks - stats.num_cached_blocks;
+  const std::int32_t held = stats.num_blocks - stats.num_free_blocks - stats.num_cached_free_blocks;
   events_.push_back({now, now,
                      fmt::format(R"("ph":"C","name":"KV blocks","args":{{"held":{},"cached":{},"free":{}}})", held,
-                                 stats.num_cached_blocks, stats.num_free_blocks),
+                                 stats.num_cached_free_blocks, stats.num_free_blocks),
                      false});
   events_.push_back({now, now,
                      fmt::format(R"("ph":"C","name":"sequences","args":{{"running":{},"waiting":{}}})",
@@ -123,7 +124,7 @@ void StepTrace::end_sequence(const Sequence& sequence) {
 void StepTrace::add_sequence_event(char phase, const Sequence& sequence, const std::string& name,
                                    const std::string& arguments) {
   const std::int64_t now = now_ns();
-  // Ids of asynchronous events are one space for all processes of a trace.
+  // All processes of a trace share the ids of asynchronous events, so the id contains the process.
   events_.push_back({now, now,
                      fmt::format(R"("ph":"{}","cat":"request","id":"{}.{}","name":"{}","args":{{{}}})", phase, pid_,
                                  sequence.id, name, arguments),

@@ -1,5 +1,5 @@
 // runtime/engine/step_trace.hpp: writes an engine's steps as events of a trace, and measures the time of their phases.
-// Engine thread only. Without a file one of kTimedEvery steps is timed; in the others each call costs one comparison.
+// Engine's thread only. Without a file one of kTimedEvery steps is timed; in the others each call costs one comparison.
 //
 // An engine is a process of the trace with one thread. The thread has `step` events that contain their phases. Counters
 // show KV blocks and sequences. Each sequence is an asynchronous event from its arrival to its end. The events of a
@@ -20,6 +20,7 @@ namespace mortise {
 
 struct EngineStats;
 
+// Invariant: a phase is open only between begin() and end(). Engine's thread only.
 class StepTrace {
  public:
   // `file` null: nothing is traced.

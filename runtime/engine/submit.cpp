@@ -1,4 +1,4 @@
-// Engine::submit and what it checks: all of it runs on the thread of the front end.
+// Engine::submit and its checks. All of it runs on the thread of the front end.
 #include <algorithm>
 #include <random>
 #include <utility>
@@ -10,7 +10,7 @@
 namespace mortise {
 
 std::uint64_t draw_seed() {
-  thread_local std::random_device device;  // to make one costs 20 us
+  thread_local std::random_device device;  // thread_local: creating one takes 20 us, and it is not thread-safe
   return static_cast<std::uint64_t>(device()) << 32 | device();
 }
 
@@ -50,7 +50,7 @@ void Engine::check(const Request& request, const RequestTerms& terms) const {
          request.prediction.size(), limits.max_model_len);
   }
   check_ids(request.prediction, "prediction", model_.vocab_size);
-  // With choices the longest of them bounds what is generated, which submit() knows.
+  // With guided choices the longest choice limits the number of generated tokens; submit() checks that.
   if (request.sampling.choices.empty()) check_blocks(limits, length, request.sampling.max_tokens);
 }
 
@@ -86,7 +86,8 @@ RequestId Engine::submit(Request request, Sink sink, News news) {
 }
 
 RequestId Engine::submit(Request request, std::shared_ptr<PulledChannel> channel) {
-  // A tap must see everything, also what the reader never takes: the pool runs it and passes the deltas on.
+  // A watcher's tap must see every delta, even those that the reader never takes. So the delivery pool runs the tap and
+  // passes the deltas on.
   if (hooks_.watcher != nullptr) {
     return submit(std::move(request), [channel](Delta&& delta) { channel->post(std::move(delta)); });
   }
@@ -125,11 +126,11 @@ RequestId Engine::queue(std::shared_ptr<RequestState> state, Request request, st
 
 std::vector<std::int32_t> Engine::end_tokens_of(const SamplingParams& sampling) const {
   std::vector<std::int32_t> ids = sampling.stop_token_ids;
-  // With choices nothing is left to say where the end has been reached: end tokens have no other meaning there.
+  // With guided choices an end token can only mean the end, so `ignore_eos` does not apply to it.
   if (!sampling.ignore_eos || !sampling.choices.empty()) {
     ids.insert(ids.end(), model_.eos_tokens.begin(), model_.eos_tokens.end());
   }
-  // A checkpoint may name ids that its head does not have; they cannot be drawn.
+  // A checkpoint may name ids beyond the head's columns. Such ids cannot be drawn.
   std::erase_if(ids, [&](std::int32_t id) { return id < 0 || id >= model_.vocab_size; });
   std::sort(ids.begin(), ids.end());
   return ids;

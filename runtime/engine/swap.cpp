@@ -1,4 +1,4 @@
-// Engine::swap: the exchange of parts between two steps. All but swap() runs on the engine's thread.
+// Engine::swap exchanges parts between two steps. Everything except swap() itself runs on the engine's thread.
 #include "engine/swap.hpp"
 
 #include <algorithm>
@@ -71,12 +71,12 @@ void Engine::begin_verified(const std::shared_ptr<SwapOrder>& order) {
   }
 }
 
-// REQUIRES: it is over.
+// Carries out or refuses the verified swap. REQUIRES: verified_swap_->is_over().
 void Engine::settle_verified() {
   std::unique_ptr<VerifiedSwap> over = std::move(verified_swap_);
   const std::shared_ptr<SwapOrder> order = over->order();
   if (const std::exception_ptr refusal = over->refusal()) {
-    over.reset();  // whoever hears of it finds the candidate gone
+    over.reset();  // the candidate is destroyed before the caller learns of the refusal
     return order->done.set_exception(refusal);
   }
   const SwapFigures figures = over->figures(*setup_->drafting);
@@ -107,7 +107,8 @@ void Engine::tell_when_streams_go_on(SwapFigures figures, std::function<void(con
   });
 }
 
-// Between two calls that make new parts: the streams go on. Another swap waits until this one has ended.
+// Runs a step between two calls that make new parts, so that streams continue. Another swap waits until this one has
+// ended.
 void Engine::step_meanwhile() {
   trace_.end(counters_);
   if (take_requests(inbox_.take(/*waits=*/false, {}))) step_and_report();
@@ -122,7 +123,7 @@ Replacement Engine::made(const MakeReplacement& make, const StepUse& use) const 
   fail(ErrorCode::kConflict, "a part failed meanwhile, and the one before it came back; ask again");
 }
 
-// Throws what the making and the exchange throw; then the parts of before run.
+// Throws what `make` and the exchange throw; the previous parts continue then.
 SwapFigures Engine::carry_out(const MakeReplacement& make, const std::function<void()>& step_meanwhile,
                               VerifiedSwap::Verified* verified, SwapFigures figures) {
   Clock::time_point begin;
@@ -134,8 +135,8 @@ SwapFigures Engine::carry_out(const MakeReplacement& make, const std::function<v
     const std::chrono::duration<double> took = Clock::now() - begin;
     if (!live_.empty()) figures.pause_s = std::max(figures.pause_s, took.count());
   };
-  std::vector<ShardParts> released;  // the running parts, once their buffers may have moved
-  std::uint64_t num_replays = 0;     // of the running parts; what is released does not count any more
+  std::vector<ShardParts> released;  // the running parts, set once their buffers may have moved
+  std::uint64_t num_replays = 0;     // graph replays of the running parts, read before they are released
   bool gave_up_kv = false;
   const StepUse use = {.give_up_kv =
                            [&] {
@@ -171,8 +172,9 @@ SwapFigures Engine::carry_out(const MakeReplacement& make, const std::function<v
   return figures;
 }
 
-// Makes what the new parts and sizes need, then puts it in. Policies that were verified know the sequences already.
-// `num_replays`: of graphs, by the parts that go. Returns how many sequences have lost their KV.
+// Builds everything that the new parts and sizes need, then puts it in. Verified schedulers and proposers know the
+// sequences already. `num_replays`: graph replays of the parts that are replaced. Returns how many sequences lost their
+// KV.
 std::size_t Engine::exchange(Replacement next, std::uint64_t num_replays, VerifiedSwap::Verified* verified) {
   Setup& now = *setup_;
   check_replacement(next);
@@ -204,15 +206,15 @@ std::size_t Engine::exchange(Replacement next, std::uint64_t num_replays, Verifi
     if (!keeps_kv) fresh.kv = std::make_unique<SequenceKv>(now.limits, hooks_.kv_observer);
   }
   if (Planner* const planner = fresh.all ? fresh.all->planner.get() : fresh.planner.get(); planner && tells_planner) {
-    for (const auto& sequence : live_) planner->added(sequence);  // before anything else
+    for (const auto& sequence : live_) planner->added(sequence);  // before any other call
   }
   if (same_sizes && !same_execution) now.execution->replace({next.parts}, generation_ + 1);
 
-  // From here on nothing fails.
+  // Nothing after this point fails.
   ++generation_;
   if (same_sizes) {
-    now.limits.max_draft_tokens = next.limits.max_draft_tokens;
-    now.execution->set_max_draft_tokens(next.limits.max_draft_tokens);
+    now.limits.max_drafts = next.limits.max_drafts;
+    now.execution->set_max_drafts(next.limits.max_drafts);
   }
   if (!same_execution) carried_.num_graph_replays += num_replays;
   std::size_t num_recomputed = keeps_kv ? 0 : give_up_kv();
@@ -229,7 +231,7 @@ void Engine::put_in(Fresh fresh, bool keeps_kv) {
   if (fresh.all || fresh.planner) {
     carried_.num_rejected_plans += now.planner->num_rejected_plans();
     carried_.num_starved += now.planner->num_starved();
-    for (const auto& sequence : live_) now.kv->pin(*sequence, 0);  // the scheduler that wanted the pins goes
+    for (const auto& sequence : live_) now.kv->pin(*sequence, 0);  // the scheduler that wanted the pins is replaced
   }
   const bool redrafts = fresh.all || fresh.drafting;
   if (redrafts) {
@@ -249,7 +251,7 @@ void Engine::put_in(Fresh fresh, bool keeps_kv) {
   for (const auto& sequence : live_) setup_->drafting->welcome(*sequence);
 }
 
-// Throws an Error when what runs or waits could not go on with these sizes.
+// Throws an Error if a running or waiting sequence could not continue with these sizes.
 void Engine::check_replacement(const Replacement& next) const {
   for (const auto& sequence : live_) {
     const std::optional<std::string> why = misfit(*sequence, next.limits);
@@ -267,7 +269,7 @@ void Engine::check_replacement(const Replacement& next) const {
        now.num_blocks, now.block_size, next.limits.num_blocks, next.limits.block_size);
 }
 
-// All sequences wait, as if they were preempted, and the prefix cache is empty. Returns how many of them ran.
+// Makes all sequences wait as after a preemption, and empties the prefix cache. Returns how many of them ran.
 std::size_t Engine::give_up_kv() {
   drop_pins();
   std::size_t num_preempted = 0;
@@ -282,7 +284,7 @@ std::size_t Engine::give_up_kv() {
   return num_preempted;
 }
 
-// A plan may run no more sequences than there are places now: the latest give theirs up. Returns how many.
+// A plan may not run more sequences than there are places now, so the latest sequences are preempted. Returns how many.
 std::size_t Engine::free_places() {
   auto num_running = std::ranges::count_if(live_, [](const auto& sequence) { return sequence->running(); });
   std::size_t num_preempted = 0;
@@ -295,7 +297,7 @@ std::size_t Engine::free_places() {
   return num_preempted;
 }
 
-// The parts of before have other buffers now, because a swap failed after it had moved them.
+// Puts the previous parts back after a swap that failed once their buffers had moved.
 void Engine::resume(const std::vector<ShardParts>& before) {
   try {
     setup_->execution->replace(before, ++generation_);

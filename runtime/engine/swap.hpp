@@ -21,7 +21,7 @@ namespace mortise {
 struct Replacement;
 
 // The new parts may share memory and instances with the running parts. MakeReplacement and Replacement::fit call these
-// functions before they take something away from the running parts. [engine thread]
+// functions before they take something away from the running parts. [engine's thread]
 struct StepUse {
   std::function<void()> give_up_kv = [] {};       // the contents of the KV memory are about to be lost
   std::function<void()> release_buffers = [] {};  // buffers of the model or the attention are about to move
@@ -32,7 +32,7 @@ struct StepUse {
 
 // Makes a replacement. Engine::swap throws what it throws, and nothing has changed then. For a swap with verify_steps
 // the new parts are made beside the running parts: MakeReplacement calls nothing but use.step_meanwhile, a different
-// attention or model gets its own KV memory, and shared parts keep their sizes until `fit` is called. [engine thread]
+// attention or model gets its own KV memory, and shared parts keep their sizes until `fit` is called. [engine's thread]
 using MakeReplacement = std::function<Replacement(const StepUse& use)>;
 
 // What a swap with verify_steps compared. Only the kinds of parts that differ have figures.
@@ -42,7 +42,7 @@ struct VerifiedFigures {
     double candidate_s = 0, serving_s = 0;  // for all plans, including the host's own work and checks
   };
   struct Drafts {
-    std::uint64_t num_draft_tokens = 0, num_accepted_tokens = 0;
+    std::uint64_t num_drafts = 0, num_accepted = 0;
     double seconds = 0;  // spent in the proposers' calls
   };
   struct Proposals {
@@ -65,7 +65,8 @@ struct SwapDifference {
   Difference difference = {};
 };
 
-// Thrown when the candidate computed something else or broke a bound, so the swap is refused.
+// Thrown when the candidate computed something else or broke a bound, so the swap is refused. A value: each thread has
+// its own.
 class DifferenceError : public Error {
  public:
   explicit DifferenceError(SwapDifference where);
@@ -85,7 +86,7 @@ struct SwapFigures {
 };
 
 // The way back from a part that fails: between two steps the engine replaces it, once, by what `make` makes. `why` says
-// how the part failed. [engine thread; nothing here waits]
+// how the part failed. [engine's thread; nothing here waits]
 struct Fallback {
   MakeReplacement make;
   // Called when the fallback is done and the gaps that it caused have ended.

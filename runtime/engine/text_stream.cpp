@@ -6,7 +6,7 @@
 namespace mortise {
 namespace {
 
-// Length of the longest end of `text` that is a proper beginning of `stop`.
+// Returns the length of the longest end of `text` that is a proper beginning of `stop`.
 std::size_t overlap(std::string_view text, std::string_view stop) {
   for (std::size_t n = std::min(text.size(), stop.size() - 1); n > 0; --n) {
     if (text.substr(text.size() - n) == stop.substr(0, n)) return n;

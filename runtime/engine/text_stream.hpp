@@ -1,5 +1,5 @@
 // runtime/engine/text_stream.hpp: turns the tokens of one choice into text that may be shown: whole characters only,
-// cut off before a stop string. Text that may still become a stop string is held back. Engine thread only.
+// cut off before a stop string. Text that may still become a stop string is withheld. Engine's thread only.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,8 @@
 
 namespace mortise {
 
+// The text of one choice. Invariant: text that push() returned never changes, whatever tokens follow. Engine's thread
+// only.
 class TextStream {
  public:
   // The text continues that of the prompt, `before`. `tokenizer` outlives the stream. push() and finish() throw an
@@ -22,13 +24,13 @@ class TextStream {
   // Adds a token and returns the text that became final. Returns nothing after stopped().
   // A stop string counts when it ends in the text of the min_tokens-th token or later.
   std::string push(std::int32_t token);
-  // Returns the text held back, when the choice ends for another reason.
+  // Returns the withheld text, when the choice ends for another reason.
   std::string finish();
   bool stopped() const { return stopped_; }
 
  private:
   std::string release(std::string_view fresh, bool last);
-  bool find_stop();  // true: held_ is cut before the first stop string
+  bool find_stop();  // returns true if held_ was cut before the first stop string
 
   IncrementalDecoder decoder_;
   std::vector<std::string> stop_;

@@ -20,7 +20,7 @@ std::string text_of(const SwapDifference& where) {
                      counted(where.verify_steps, "step"));
 }
 
-// As "a 1 (would be 2)".
+// Appends "NAME 1 (would be 2)" to `differing` if both values differ.
 template <typename Value>
 void compare(const char* name, const Value& now, const Value& next, std::vector<std::string>& differing) {
   if (now != next) differing.push_back(fmt::format("{} is {} and would be {}", name, now, next));
@@ -148,7 +148,7 @@ void VerifiedSwap::end_step(const std::deque<std::shared_ptr<Sequence>>& live) {
     refusal_ = std::make_exception_ptr(DifferenceError(*difference_));
     return;
   }
-  // A prompt's chunk has no row that wants logits, and no drafts.
+  // A step that runs only a chunk of a prompt has no rows that need logits, and no drafts.
   const bool has_rows = !side_run_ || side_run_->num_rows() > std::exchange(num_rows_seen_, side_run_->num_rows());
   const bool has_drafts = !drafting_ || drafting_->num_drafting() > 0;
   if (!has_rows || !has_drafts) return;
@@ -167,7 +167,7 @@ void VerifiedSwap::refuse(ErrorCode code, const std::string& why) {
 }
 
 VerifiedSwap::Verified VerifiedSwap::take() {
-  if (side_run_) candidate_.same_kv = true;  // it was written in each step, in blocks of the same ids
+  if (side_run_) candidate_.same_kv = true;  // the candidate wrote KV in each step, to blocks with the same ids
   side_run_.reset();
   return {std::move(candidate_), std::move(planner_), drafting_ ? drafting_->take() : nullptr};
 }
@@ -183,8 +183,8 @@ SwapFigures VerifiedSwap::figures(const Drafting& serving) const {
   if (planner_) figures.verified.scheduler = plans_;
   if (drafting_) {
     VerifiedFigures::Drafts of_serving = drafts_of(serving);
-    of_serving.num_draft_tokens -= serving_drafts_before_.num_draft_tokens;
-    of_serving.num_accepted_tokens -= serving_drafts_before_.num_accepted_tokens;
+    of_serving.num_drafts -= serving_drafts_before_.num_drafts;
+    of_serving.num_accepted -= serving_drafts_before_.num_accepted;
     of_serving.seconds -= serving_drafts_before_.seconds;
     figures.verified.proposer = {drafting_->figures(), of_serving};
   }

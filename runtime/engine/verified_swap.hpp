@@ -5,7 +5,7 @@
 //   model      hidden rows that need logits, or their logits, differ in a bit
 //   scheduler  a plan breaks a bound, or starves a sequence
 //   proposer   its drafts break a bound
-// A failed call of any of them refuses the swap too. Engine thread only.
+// A failed call of any of them refuses the swap too. Engine's thread only.
 #pragma once
 
 #include <chrono>
@@ -30,6 +30,8 @@ namespace mortise {
 // Sizes that only proposers decide may differ.
 void check_same_sizes(const EngineLimits& serving, const EngineLimits& candidate);
 
+// One such swap from its start to its acceptance or refusal. Invariant: the candidate changes no token and no delta of
+// the serving parts. Engine's thread only.
 class VerifiedSwap {
  public:
   using Clock = std::chrono::steady_clock;

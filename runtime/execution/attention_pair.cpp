@@ -9,14 +9,15 @@ std::int64_t element_bytes(const mortise_tensor& tensor) {
   return (tensor.dtype & 0xff) / 8;
 }
 
-// From the first element to the end of the last one: rows may lie apart, with those of other tensors between them.
+// Returns the bytes from the first element to the end of the last one. A tensor's rows may have gaps between them that
+// belong to other tensors.
 std::uint64_t extent(const mortise_tensor& tensor) {
   std::int64_t last = 0;
   for (std::int32_t i = 0; i < tensor.ndim; ++i) last += (tensor.shape[i] - 1) * tensor.stride[i];
   return static_cast<std::uint64_t>((last + 1) * element_bytes(tensor));
 }
 
-// [T, heads, head_dim] as rows; the heads of a row lie side by side.
+// Views [T, heads, head_dim] as T rows of heads * head_dim consecutive elements.
 HostRows rows_of(std::span<const std::byte> bytes, const mortise_tensor& tensor) {
   const std::int64_t size = element_bytes(tensor);
   return {bytes.data(), tensor.shape[1] * tensor.shape[2] * size, tensor.stride[0] * size, tensor.dtype};
@@ -71,7 +72,7 @@ void AttentionPair::copy_blocks(std::span<const BlockId> from, std::span<const B
   });
 }
 
-// A tensor with the same strides; what lies between its rows is copied too.
+// Copies a tensor into `memory` with the same strides, including the bytes in its gaps.
 mortise_tensor AttentionPair::copy_of(const mortise_tensor& tensor, DeviceBuffer& memory) {
   mortise_tensor copy = tensor;
   copy.bytes = extent(tensor);
@@ -80,7 +81,8 @@ mortise_tensor AttentionPair::copy_of(const mortise_tensor& tensor, DeviceBuffer
   return copy;
 }
 
-// No exception may leave through the model that calls: what goes wrong beside it is the candidate's end alone.
+// Runs `work` for the candidate. Its exceptions must not pass through the model that calls the attention: an error ends
+// only the comparison.
 template <typename Work>
 void AttentionPair::beside(const char* function, std::int32_t layer, const Work& work) {
   if (difference_) return;
@@ -91,7 +93,7 @@ void AttentionPair::beside(const char* function, std::int32_t layer, const Work&
   }
 }
 
-// q and k are changed in place, so the candidate gets copies of what the model gave.
+// append changes q and k in place, so the candidate gets copies made before the serving call.
 mortise_status AttentionPair::append(const mortise_append_args& args, mortise_error* error) {
   mortise_append_args own = args;
   mortise_tensor k{};

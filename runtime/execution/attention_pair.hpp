@@ -17,6 +17,8 @@
 
 namespace mortise {
 
+// Invariant: the serving attention runs first and its results are what the model sees; the candidate runs on copies
+// until the first difference. Used by the thread that runs steps only.
 class AttentionPair {
  public:
   // Both attentions are active, on one device, and bound to KV memory with the same number and size of blocks.

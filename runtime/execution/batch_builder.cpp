@@ -7,7 +7,8 @@ namespace mortise {
 
 namespace {
 
-// Bytes of the largest batch there can be: sequences hold no more blocks than a model's length or the pool has.
+// Returns the bytes of the largest possible batch. A sequence has no more blocks than the model's length needs or the
+// pool has.
 std::uint64_t largest_upload(const ExecutionLimits& limits) {
   constexpr std::uint64_t kAlignment = 64, kArrays = 8;
   const auto tokens = static_cast<std::uint64_t>(limits.max_batched_tokens);
@@ -15,7 +16,7 @@ std::uint64_t largest_upload(const ExecutionLimits& limits) {
   const auto by_length = static_cast<std::uint64_t>(limits.max_model_len / limits.block_size) + 1;
   const std::uint64_t blocks = std::min(by_length, static_cast<std::uint64_t>(limits.num_blocks)) + 1;
   const std::uint64_t of_token = 3 * sizeof(std::int32_t) + sizeof(std::int64_t);
-  // A bucket has up to twice the rows, sequences and blocks of what it holds.
+  // Padding to a bucket can double the numbers of rows, sequences and blocks.
   return 2 * tokens * of_token + 2 * seqs * (2 + 2 * blocks) * sizeof(std::int32_t) + kArrays * kAlignment;
 }
 
@@ -46,7 +47,7 @@ void BatchBuilder::add_run(const RowRun& run) {
   cu_seqlens_q_.push_back(static_cast<std::int32_t>(token_ids_.size()));
 }
 
-// Sequences without tokens and, shared out among them, the rows that are missing.
+// Adds padding sequences. They share the rows that are missing to fill the bucket; the last ones may have none.
 void BatchBuilder::add_padding(const BatchBucket& bucket) {
   const auto missing_seqs = bucket.num_seqs - static_cast<std::int32_t>(seq_ids_.size());
   for (std::int32_t i = 0; i < missing_seqs; ++i) {
@@ -58,7 +59,7 @@ void BatchBuilder::add_padding(const BatchBucket& bucket) {
       positions_.push_back(0);
       slot_mapping_.push_back(static_cast<std::int64_t>(padding_block_) * block_size_ + row % block_size_);
     }
-    seq_ids_.push_back(0);  // no sequence has it
+    seq_ids_.push_back(0);  // no real sequence has this id
     seq_lens_.push_back(0);
     cu_seqlens_q_.push_back(static_cast<std::int32_t>(token_ids_.size()));
   }
@@ -125,7 +126,7 @@ const mortise_batch& BatchBuilder::build(std::uint64_t step_id, std::span<const 
   return batch_;
 }
 
-// The logit rows come last: in a bucket everything before them has its place.
+// The logit rows come last, so all other arrays of a bucket have fixed addresses.
 void BatchBuilder::upload() {
   upload_.clear();
   const auto put = [this](const std::vector<std::int32_t>& values) { return upload_.put(std::span(values)); };

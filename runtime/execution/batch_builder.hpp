@@ -14,6 +14,8 @@
 
 namespace mortise {
 
+// Invariant: batches of one bucket have the same array addresses, except the logit rows. Used by the thread that runs
+// steps only.
 class BatchBuilder {
  public:
   BatchBuilder(const ShardParts& parts, const ExecutionLimits& limits);

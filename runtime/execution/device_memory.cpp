@@ -9,7 +9,7 @@
 namespace mortise {
 namespace {
 
-// A PartError that tells what lowers the bytes, in place of one that only tells them.
+// Allocates, and extends the PartError of a failure by advice on how to use less memory.
 template <typename Allocate>
 void* allocate_for_step(const DevicePart& device, const char* function, const Allocate& allocate) {
   void* data = nullptr;
@@ -85,7 +85,8 @@ PackedUpload::PackedUpload(const DevicePart& device)
 PackedUpload::~PackedUpload() {
   for (Stage& stage : stages_) {
     if (stage.sent == nullptr) continue;
-    // Its memory is given back next. A device that has failed is not asked again.
+    // The stage's memory is freed next, so the copy from it must have ended. After a failed wait the device is not
+    // called again.
     if (device_.try_call<&mortise_device_table::event_synchronize>("event_synchronize", stage.sent).ok()) {
       device_.tell<&mortise_device_table::event_destroy>("event_destroy", stage.sent);
     }

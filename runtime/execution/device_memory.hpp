@@ -14,7 +14,7 @@
 
 namespace mortise {
 
-// Whether device addresses are host addresses.
+// Returns whether device addresses are host addresses.
 bool shares_host_memory(const DevicePart& device);
 
 // Waits for everything that is queued on the device's default stream.
@@ -22,7 +22,8 @@ inline void synchronize(const DevicePart& device) {
   device.call<&mortise_device_table::stream_synchronize>("stream_synchronize", nullptr);
 }
 
-// Owns device memory that only grows; the destructor frees it.
+// Owns device memory that only grows; the destructor frees it. Invariant: data_ has bytes_ bytes. Used by the thread
+// that runs steps.
 class DeviceBuffer {
  public:
   explicit DeviceBuffer(const DevicePart& device) : device_(device) {}
@@ -39,7 +40,8 @@ class DeviceBuffer {
   std::uint64_t bytes_ = 0;
 };
 
-// Owns host memory that the device copies from and to at full speed.
+// Owns host memory that the device copies from and to at full speed. Invariant: data_ has bytes_ bytes. Used by the
+// thread that runs steps.
 class HostBuffer {
  public:
   explicit HostBuffer(const DevicePart& device) : device_(device) {}
@@ -58,7 +60,8 @@ class HostBuffer {
 };
 
 // Packs host arrays into one buffer, so that a step costs one upload. Use: put() all arrays, upload() once, then ask
-// for addresses.
+// for addresses. Invariant: a stage is packed again only after its previous upload has ended. Used by the thread that
+// runs steps.
 class PackedUpload {
  public:
   explicit PackedUpload(const DevicePart& device);
@@ -107,7 +110,7 @@ class PackedUpload {
 };
 
 // Copies results to the host. start() queues the copy; data() is valid once the device's default stream has been
-// synchronised.
+// synchronised. Invariant: data() refers to the result of the last start(). Used by the thread that runs steps.
 class Download {
  public:
   explicit Download(const DevicePart& device);

@@ -13,7 +13,7 @@ namespace {
 ElementBits element_of(const HostRows& rows, const ElementAt& at) {
   const std::int64_t bytes = (rows.dtype & 0xff) / 8;
   ElementBits element;
-  // Bits lie in the low end of the integer on the little-endian machines that this is built for.
+  // This code runs on little-endian machines: the copied bytes become the low bits of the integer.
   std::memcpy(&element.bits, rows.data + at.row * rows.stride_bytes + at.element * bytes,
               static_cast<std::size_t>(bytes));
   element.value = std::bit_cast<float>(rows.dtype == MORTISE_BF16 ? element.bits << 16 : element.bits);

@@ -19,6 +19,7 @@ struct ElementBits {
   std::uint32_t bits = 0;
 };
 
+// Where and how two parts differ. A value: each thread has its own.
 struct Difference {
   std::string what = {};    // "attention output", "hidden row", "logits"; after a failure the function, if known: "run"
   std::int32_t layer = -1;  // -1: after all layers
@@ -38,13 +39,13 @@ struct HostRows {
   std::int32_t dtype = MORTISE_F32;
 };
 
-// The first row and element, among the first `num_rows` rows, that differ in a bit; nullopt: all are equal. REQUIRES:
-// equal row_bytes and dtypes.
+// Finds the first row and element, among the first `num_rows` rows, that differ in a bit; nullopt: all are equal.
+// REQUIRES: equal row_bytes and dtypes.
 struct ElementAt {
   std::int64_t row, element;
 };
 std::optional<ElementAt> first_difference(const HostRows& serving, const HostRows& candidate, std::int64_t num_rows);
-// A Difference for `what` with the values and bits of both sides. The caller sets sequence and position.
+// Makes a Difference for `what` with the values and bits of both sides. The caller sets sequence and position.
 Difference difference_at(const HostRows& serving, const HostRows& candidate, const ElementAt& at, std::string what);
 
 // Sets sequence and position of `difference` to those of row `row` of the batch.

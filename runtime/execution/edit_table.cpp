@@ -6,7 +6,7 @@
 namespace mortise {
 namespace {
 
-constexpr std::size_t kLeast = 16;  // edits of the smallest segment
+constexpr std::size_t kLeast = 16;  // the smallest segment has room for so many edits
 
 }  // namespace
 
@@ -23,7 +23,7 @@ void EditTable::assign(std::span<const RowEdits> rows) {
   while (!try_assign(rows)) grow();
 }
 
-// False: the table is too small.
+// Returns false if the table is too small.
 bool EditTable::try_assign(std::span<const RowEdits> rows) {
   for (const Segment& segment : of_rows_) give_back(segment);
   of_rows_.clear();
@@ -38,7 +38,7 @@ bool EditTable::try_assign(std::span<const RowEdits> rows) {
   return true;
 }
 
-// The row's segment with its changes sent, or null: there is no room for it.
+// Sends the row's changes and returns its segment, or null if there is no room for it.
 EditTable::Segment* EditTable::find(const RowEdits& row) {
   if (row.seq_id == 0) {
     Segment segment;
@@ -63,7 +63,7 @@ EditTable::Segment* EditTable::find(const RowEdits& row) {
   return &segment;
 }
 
-// False: no room.
+// Returns false if there is no room.
 bool EditTable::allocate(std::size_t num_edits, Segment& segment) {
   const std::size_t room = std::max(std::bit_ceil(num_edits), kLeast);
   const auto size_class = static_cast<std::size_t>(std::countr_zero(room / kLeast));
@@ -85,7 +85,7 @@ void EditTable::give_back(const Segment& segment) {
   free_[static_cast<std::size_t>(segment.size_class)].push_back(segment.begin);
 }
 
-// Of what was sent before: what changed since then, once. All behind it is new.
+// Sends each earlier edit that has changed since, once, and then all new edits.
 void EditTable::send(const RowEdits& row, Segment& segment) {
   stale_.clear();
   for (const std::int32_t change : row.changes.subspan(segment.num_changes)) {
@@ -104,13 +104,13 @@ void EditTable::send_edit(const RowEdits& row, const Segment& segment, std::size
   updates_.push_back(row.edits[edit]);
 }
 
-// What stood there is lost, so that every sequence is sent anew.
+// Enlarges the table. Its contents are lost, so the edits of every sequence are sent again.
 void EditTable::grow() {
   const std::int64_t wanted = std::max<std::int64_t>(2 * size_, 1 << 14);
   segments_.clear();
   of_rows_.clear();
   free_.clear();
-  size_ = used_ = 0;  // if the device has no memory
+  size_ = used_ = 0;  // stays 0 if the device has no memory
   data_ = static_cast<LogitEdit*>(memory_.reserve(static_cast<std::uint64_t>(wanted) * sizeof(LogitEdit)));
   size_ = wanted;
 }

@@ -13,6 +13,8 @@
 
 namespace mortise {
 
+// Invariant: segments never overlap, and each has room for the edits that were sent to it. Used by the thread that runs
+// steps only.
 class EditTable {
  public:
   explicit EditTable(const DevicePart& device) : memory_(device) {}
@@ -23,8 +25,8 @@ class EditTable {
   // PartError.
   void assign(std::span<const RowEdits> rows);
 
-  // Row r has counts()[r] edits from begins()[r] on, once each updates()[i] has been written to places()[i]. All places
-  // differ.
+  // Row r has counts()[r] edits from begins()[r] on. They are complete once the caller has written each updates()[i] to
+  // places()[i]. All places differ.
   std::span<const std::int32_t> begins() const { return begins_; }
   std::span<const std::int32_t> counts() const { return counts_; }
   std::span<const LogitEdit> updates() const { return updates_; }
@@ -37,7 +39,7 @@ class EditTable {
     std::int32_t begin = 0;
     std::int32_t size_class = 0;  // it has room for kLeast << size_class edits
     std::size_t num_edits = 0;    // edits sent so far
-    std::size_t num_changes = 0;  // of the sequence's changes, how many are sent
+    std::size_t num_changes = 0;  // how many of the sequence's changes are sent
   };
   bool try_assign(std::span<const RowEdits> rows);
   Segment* find(const RowEdits& row);

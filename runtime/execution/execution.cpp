@@ -11,7 +11,8 @@
 namespace mortise {
 namespace {
 
-// The host's time for the largest batch, if the device knows its algorithms: checking four of them takes a tenth of it.
+// The longest host time of the largest batch at which the device is taken to know its algorithms. If it knows them,
+// checking four sizes takes about a tenth of this.
 constexpr std::chrono::milliseconds kLongestKnown{300};
 
 }  // namespace
@@ -41,7 +42,7 @@ void Execution::try_sizes(const Shards& shards, const std::function<void()>& bet
   const Shard& first = *shards.front();
   if (first.num_untried_sizes() == 0) return;
   const auto begin = std::chrono::steady_clock::now();
-  // Others write to the terminal while a swap makes its parts.
+  // No progress line during a swap: the terminal then belongs to other output.
   std::optional<WarmUpProgress> progress;
   if (!between) progress.emplace(first.device().name, first.num_untried_sizes());
   while (first.num_untried_sizes() > 0) {
@@ -68,7 +69,7 @@ std::optional<std::string> Execution::failure() const {
 
 void Execution::replace(std::vector<ShardParts> shards, std::uint64_t generation) {
   auto parts = std::make_shared<const PartsSnapshot>(PartsSnapshot{std::move(shards), generation});
-  // Of several shards, a later one could fail when an earlier one has its new attention already.
+  // With several shards, a later shard could fail after an earlier one has already got its new attention.
   if (shards_.size() == 1 && shards_.front()->differs_in_attention_alone(parts->shards.front())) {
     shards_.front()->replace_attention(parts->shards.front(), generation);
   } else {

@@ -24,18 +24,21 @@
 
 namespace mortise {
 
-// When steps of all sizes are tried, for which a device chooses its algorithms (Shard::try_next_size).
+// When steps of all sizes are tried, so that a device can choose its algorithms for them (Shard::try_next_size).
 enum class Trials {
   kAtOnce,    // before the first step, so that no request waits for them
-  kWhenIdle,  // by calls of try_next_size(), so that the first token comes earlier. A device that has to search for its
-              // algorithms, which takes seconds, does so at once.
+  kWhenIdle,  // by calls of try_next_size(), so that the first token comes earlier. A device that must first search
+              // for its algorithms, which takes seconds, tries all sizes at once.
 };
 
+// The shards of a pipeline or of a runner. Invariant: all shards have parts of the same generation, and a step is
+// either between launch() and collect() on all of them or on none. Used by the thread that runs steps, except functions
+// tagged [any thread].
 class Execution {
  public:
   // `shards` by rank, at least one. All parts are active, with models and KV memory of the same sizes. `generation` of
   // the parts is above that of every Execution that this one replaces. `between`, if set, is called between two passes
-  // of the warm-up, all of which then comes at once. Throws a PartError, and what `between` throws.
+  // of the warm-up; the whole warm-up then runs in this constructor. Throws a PartError, and what `between` throws.
   Execution(std::vector<ShardParts> shards, const ExecutionLimits& limits, std::uint64_t generation = 0,
             const std::function<void()>& between = {}, Trials trials = Trials::kAtOnce);
   Execution(const Execution&) = delete;
@@ -44,13 +47,13 @@ class Execution {
   // The parts that run now. A caller that holds the snapshot keeps it and everything that it points to valid. [any
   // thread]
   std::shared_ptr<const PartsSnapshot> snapshot() const { return snapshot_.load(); }
-  // Why no step can run any more: a part that every step needs has failed. nullopt: none has. [any thread]
+  // Returns why no step can run any more: a part that every step needs has failed. nullopt: none has. [any thread]
   std::optional<std::string> failure() const;
   // Replaces all parts. If the new parts have the same KV memory, its contents stay. If it throws a PartError, nothing
   // has changed. REQUIRES: no step is between launch and collect; `generation` is above that of the old parts.
   void replace(std::vector<ShardParts> shards, std::uint64_t generation);
   // From now on steps that verify up to `count` drafts per sequence are captured as graphs.
-  void set_max_draft_tokens(std::int32_t count) { limits_.max_draft_tokens = count; }
+  void set_max_drafts(std::int32_t count) { limits_.max_drafts = count; }
   // Frees everything whose size depends on the parts, captured graphs too, because the parts' buffers are about to
   // move. No step can run until replace() has succeeded.
   void release() { shards_.clear(); }

@@ -5,8 +5,9 @@
 namespace mortise {
 namespace {
 
-// Where a processor's caches are what rows pass through, they begin with a cache line of their own, and not all in the
-// same few sets: a product that reads or writes 32 rows at a time would find none of them there.
+// Returns a row length for host memory that suits the CPU's caches: rows begin at a cache line, and their addresses do
+// not all map to the same few cache sets. Otherwise a product that reads or writes 32 rows at a time would evict its
+// own rows.
 std::int64_t spread_columns(std::int64_t columns, std::int64_t element_bytes) {
   constexpr std::int64_t kCacheLine = 64, kRoundRowBytes = 1024;
   std::int64_t bytes = (columns * element_bytes + kCacheLine - 1) / kCacheLine * kCacheLine;

@@ -22,13 +22,13 @@ struct ExecutionLimits {
   std::int32_t padding_block = -1;
 
   // The most drafts per sequence and step of any proposer; 0 without a proposer. It decides which batches are captured
-  // as graphs, but no size: see Execution::set_max_draft_tokens.
-  std::int32_t max_draft_tokens = 0;
+  // as graphs, but no size: see Execution::set_max_drafts.
+  std::int32_t max_drafts = 0;
 
   bool operator==(const ExecutionLimits&) const = default;
   bool same_sizes(const ExecutionLimits& other) const {
     ExecutionLimits same_drafts = other;
-    same_drafts.max_draft_tokens = max_draft_tokens;
+    same_drafts.max_drafts = max_drafts;
     return *this == same_drafts;
   }
 

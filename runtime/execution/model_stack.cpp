@@ -16,8 +16,8 @@
 namespace mortise {
 namespace {
 
-// Logits of one call of the head: large enough to keep the device busy, small beside the weights. A GPU reads the head
-// once for 256 sequences with the largest vocabularies there are.
+// Bytes of logits of one call of the head: enough to keep the device busy, little compared with the weights. On a GPU,
+// 256 rows of the largest vocabularies fit into one call, so the head's weights are read once for them.
 constexpr std::int64_t kMaxLogitBytes = std::int64_t{32} << 20, kMaxGpuLogitBytes = std::int64_t{256} << 20;
 
 double gib(std::uint64_t bytes) {
@@ -54,13 +54,14 @@ struct ModelStack::KvMemory {
     });
   }
   ~KvMemory() {
-    populating = {};  // ends it
+    populating = {};  // stops and joins the thread
     device.tell<&mortise_device_table::free>("free", data);
   }
   KvMemory(const KvMemory&) = delete;
   KvMemory& operator=(const KvMemory&) = delete;
 
-  // The rest is then taken as it is used: a start must not be what drives others out of memory.
+  // Populating stops when the system has little free memory; the other pages are then allocated when they are first
+  // used. A start must not drive other processes out of memory.
   bool is_scarce() const { return free_device_memory(device) < device_memory(device) / 16; }
 
   DevicePart device;
@@ -133,7 +134,7 @@ std::int32_t ModelStack::max_logit_rows(std::int32_t max_batched_tokens) const {
       std::clamp<std::int64_t>(bytes / (std::int64_t{4} * dims().vocab_size), 1, max_batched_tokens));
 }
 
-// Takes the instance that runs where it would be made again as it is.
+// Shares the running attention if it has the same description and sizes; otherwise opens a new one.
 void ModelStack::choose_attention(const PartDescription& attention, mortise_query& query, const ModelStack* running) {
   query.dims = &model_->dims;
   query.kv_dtype = kv_dtype_;
@@ -179,7 +180,7 @@ void ModelStack::finish_parts() {
   parts_.vocab_size = dims().vocab_size;
 }
 
-// An attention that ignores windows would answer, and answer wrongly.
+// Refuses an attention that does not know sliding windows: it would return wrong results instead of an error.
 void ModelStack::check_windows(const Component& attention) const {
   if (dims().sliding_windows == nullptr || (attention.capabilities & MORTISE_CAP_SLIDING_WINDOW) != 0) return;
   const std::span<const std::int32_t> windows(dims().sliding_windows, static_cast<std::size_t>(dims().num_layers));
@@ -204,7 +205,7 @@ void ModelStack::bind_kv(std::int32_t num_blocks, const std::function<void()>& g
   cache_ = {nullptr, layout_.layout_id, num_blocks};
   if (has_running_kv_) {
     cache_.memory = running_.memory;
-    if (attention_->active()) return;  // it is the one that runs
+    if (attention_->active()) return;  // the running attention, which is bound already
   } else if (runs && !shares_host_memory(parts_.device) && running_.memory->bytes >= kv_bytes) {
     give_up();
     cache_.memory = running_.memory;
@@ -212,7 +213,7 @@ void ModelStack::bind_kv(std::int32_t num_blocks, const std::function<void()>& g
   } else {
     cache_.memory = std::make_shared<KvMemory>(parts_.device, kv_bytes, populate_kv_);
   }
-  if (attention_->active()) open_attention();  // an instance is bound once
+  if (attention_->active()) open_attention();  // an instance can be bound only once
   mortise_attention_bind_args bind{};
   bind.struct_size = sizeof bind;
   bind.dims = &model_->dims;
@@ -244,8 +245,8 @@ void ModelStack::resize(const mortise_activate_args& now, const mortise_activate
   }
 }
 
-// Asks the device to take the weights from a file that it made of this checkpoint; null: it has no such file, or its
-// options want none, or the checkpoint's files cannot be told from others.
+// Asks the device to load the weights from a file that it saved for this checkpoint. Returns null if there is no such
+// file, if the device's options turn it off, or if the checkpoint's files cannot be identified.
 const mortise_weight_cache_table* ModelStack::open_weight_cache() {
   const auto* table = static_cast<const mortise_weight_cache_table*>(device_->get_ext(MORTISE_EXT_WEIGHT_CACHE));
   if (table == nullptr || table->enabled(parts_.device.self) == 0) return nullptr;
@@ -270,7 +271,7 @@ const mortise_weight_cache_table* ModelStack::open_weight_cache() {
   return table;
 }
 
-// Lets the device keep what it measures beside the checkpoint.
+// Lets the device store its measurements next to the checkpoint.
 void ModelStack::name_tuning_folder() {
   const auto* table = static_cast<const mortise_tuning_table*>(device_->get_ext(MORTISE_EXT_TUNING));
   if (table == nullptr) return;
@@ -299,7 +300,7 @@ void ModelStack::load_weights() {
   close_cache(1);
 }
 
-// Graphs are of use if everything that runs in a step can be captured.
+// Returns the device's graph functions if everything that runs in a step can be captured, else null.
 const mortise_graph_table* ModelStack::graph_table() const {
   for (const PartInstance* const part : {device_.get(), &model(), &attention()}) {
     if ((part->component().capabilities & MORTISE_CAP_CAPTURE) == 0) return nullptr;
@@ -327,7 +328,7 @@ void require_numerics(const DevicePart& device, const std::string& model, std::i
 std::uint64_t device_memory(const DevicePart& device) {
   std::uint64_t free_bytes = 0, total_bytes = 0;
   const mortise_status status = memory_info(device, free_bytes, total_bytes);
-  return status == MORTISE_OK ? total_bytes : UINT64_MAX;  // a device that cannot say refuses by itself
+  return status == MORTISE_OK ? total_bytes : UINT64_MAX;  // a device that cannot report its memory refuses by itself
 }
 
 std::uint64_t free_device_memory(const DevicePart& device) {
@@ -349,7 +350,7 @@ const char* dtype_name(std::int32_t dtype) {
   return dtype == MORTISE_BF16 ? "bf16" : dtype == MORTISE_I8 ? "int8" : "f32";
 }
 
-// "bf16", "int8", "int4 in groups of 64".
+// Returns "bf16", "int8", "int4 in groups of 64".
 std::string weight_format(const mortise_model_dims& dims) {
   if (dims.weight_bits == 0) return dtype_name(dims.dtype);
   const std::string bits = fmt::format("int{}", dims.weight_bits);

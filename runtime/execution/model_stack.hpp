@@ -46,6 +46,8 @@ struct StackParts {
   bool own_kv = false;       // a new attention gets its own KV memory even if its layout is the running one
 };
 
+// Invariant: parts() name instances that this stack keeps alive. Stacks may share instances. Used by the thread that
+// runs steps, or by any thread while no step runs.
 class ModelStack {
  public:
   // Creates the first model and the first attention that accept the checkpoint. `device` is active. `query` names the
@@ -73,7 +75,7 @@ class ModelStack {
   // Error, both have the old sizes again, or have failed.
   void resize(const mortise_activate_args& now, const mortise_activate_args& before);
 
-  // Whether the attention shares the running stack's KV memory with its contents, and reads its layout.
+  // Returns whether the attention shares the running stack's KV memory with its contents, and reads its layout.
   bool has_running_kv() const { return has_running_kv_; }
   std::shared_ptr<const OpenModel> target() const { return model_; }
   const Checkpoint& checkpoint() const { return model_->files->checkpoint; }
@@ -107,7 +109,8 @@ class ModelStack {
   const bool populate_kv_;
   std::int32_t kv_dtype_ = 0;
   mortise_kv_layout layout_{};
-  // KV memory with its layout and number of blocks. `running_` is that of the running stack; no memory: there is none.
+  // KV memory with its layout and number of blocks. `running_` belongs to the running stack; it is empty if there is
+  // none.
   struct KvMemory;
   struct Cache {
     std::shared_ptr<KvMemory> memory;
@@ -135,7 +138,7 @@ void require_numerics(const DevicePart& device, const std::string& model, std::i
 std::uint64_t device_memory(const DevicePart& device);
 std::uint64_t free_device_memory(const DevicePart& device);
 
-// A hash of the texts of all tokens: equal for tokenizers that write the same tokens with the same ids.
+// Returns a hash of the texts of all tokens: equal for tokenizers that write the same tokens with the same ids.
 std::uint64_t vocabulary_hash(const Tokenizer& tokenizer);
 
 // The type of the KV cache; "auto" means the model's type.

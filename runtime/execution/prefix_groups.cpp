@@ -13,14 +13,15 @@ void PrefixGroups::assign(std::span<const RowRun> runs) {
   shared_tokens_.clear();
   parents_.clear();
   for (std::size_t i = 0; i < runs.size(); ++i) {
-    // The first row sees least: its own token is the last.
+    // The first row of a run sees the fewest tokens: its own token is the last of them.
     const auto whole = static_cast<std::size_t>((runs[i].first + 1) / block_size_);
     if (whole > 0) paths_.push_back({static_cast<std::int32_t>(i), runs[i].blocks.first(whole)});
   }
   branch(paths_, 0, -1);
 }
 
-// Paths that agree in their first `depth` blocks and, some of them, in more: in what is to come next.
+// `paths` are equal in their first `depth` blocks. Sorts the paths that are longer by their next block, and follows
+// each next block that several paths share.
 void PrefixGroups::branch(std::span<Path> paths, std::size_t depth, std::int32_t parent) {
   const auto ended = std::ranges::partition(paths, [=](const Path& path) { return path.blocks.size() > depth; });
   paths = paths.first(paths.size() - ended.size());
@@ -34,8 +35,8 @@ void PrefixGroups::branch(std::span<Path> paths, std::size_t depth, std::int32_t
   }
 }
 
-// Two paths or more that agree in more than `depth` blocks. They go along with the longest of them; wherever some leave
-// it, all that have come so far are a group, and those that leave may go on together in other ways.
+// `paths` are at least two, and equal in more than `depth` blocks. Walks along the longest path. Where some paths leave
+// it, all paths that came so far become a group; the paths that leave may share other branches.
 void PrefixGroups::follow(std::span<Path> paths, std::size_t depth, std::int32_t parent) {
   const std::span<const BlockId> way =
       std::ranges::max(paths, {}, [](const Path& path) { return path.blocks.size(); }).blocks;

@@ -6,7 +6,7 @@
 
 namespace mortise {
 
-// The rows of the chunks: index i is a drawing row, or behind all of them a scored one.
+// Arrays of all rows that go through chunks: first the drawing rows, then the scored rows.
 struct RowEvaluator::Arrays {
   const std::int32_t* rows;  // their numbers in the batch
   std::int32_t* tokens;      // drawn, or given
@@ -15,7 +15,7 @@ struct RowEvaluator::Arrays {
 
 namespace {
 
-// Rows `first` .. `first + count` of logits.
+// Returns the logits of `count` rows from `first` on.
 mortise_tensor logit_rows(const mortise_tensor& logits, std::size_t first, std::size_t count) {
   mortise_tensor part = logits;
   const std::size_t skipped = first * static_cast<std::size_t>(logits.stride[0]);
@@ -25,7 +25,7 @@ mortise_tensor logit_rows(const mortise_tensor& logits, std::size_t first, std::
   return part;
 }
 
-// The arguments of the rows from `first` on.
+// Returns the sampling arguments of the rows from `first` on.
 mortise_sample_args args_from(const mortise_sample_args& all, std::size_t first) {
   mortise_sample_args args = all;
   args.temperatures += first;
@@ -43,7 +43,7 @@ mortise_sample_args args_from(const mortise_sample_args& all, std::size_t first)
   return args;
 }
 
-// Edits as rows that a device moves: of four numbers of 32 bits, whatever they mean.
+// Views edits as rows of four 32-bit numbers, so that the device can move them like any rows.
 mortise_tensor edit_rows(LogitEdit* edits, std::int64_t count) {
   return matrix(edits, MORTISE_F32, count, sizeof(LogitEdit) / sizeof(float));
 }
@@ -117,8 +117,9 @@ StepResults RowEvaluator::collect() {
   return results;
 }
 
-// Whether slices of the vocabulary take less time than chunks of rows, whose logits do not fit into a cache and which
-// read the head's weights once a chunk. A GPU's chunk is large enough, and a slice too small to keep it busy.
+// Returns whether the score pass, which runs slices of the vocabulary, takes less time than chunks of rows. The logits
+// of a chunk do not fit into the CPU's caches, and each chunk reads the head's weights again. On a GPU chunks are large
+// enough, and slices would be too small to keep it busy.
 bool RowEvaluator::are_many(std::size_t num_scored) const {
   constexpr std::int64_t kMany = 256;
   const auto least = std::min<std::int64_t>(kMany, limits_.max_logit_rows + 1);
@@ -134,7 +135,7 @@ void RowEvaluator::launch_score_pass(const mortise_step& step, const mortise_ten
   score_pass_.launch(step, hidden, std::move(rows));
 }
 
-// Puts the rows' numbers, tokens and sampling arguments into device memory.
+// Copies the rows' numbers, tokens and sampling arguments into device memory.
 RowEvaluator::Arrays RowEvaluator::upload(const mortise_step& step, const StepWork& work, std::size_t num_scored) {
   const auto scored = [&](const std::vector<std::int32_t>& values) { return std::span(values).first(num_scored); };
   std::vector<std::int32_t> rows = work.draws.rows, tokens(work.draws.size(), -1);
@@ -196,12 +197,12 @@ void RowEvaluator::sample(const mortise_step& step, const mortise_tensor& logits
   if (draws_->on_logits) show_logits(logits, arrays, first, count);
 }
 
-// Draws again, each time without the tokens that were drawn before, which the host must see to ban them.
+// Draws the further choices of each row. Each draw bans the tokens drawn before, so the host must read them first.
 void RowEvaluator::draw_further(const mortise_step& step, mortise_sample_args args, std::size_t first,
                                 std::size_t count) {
   const auto num_further = static_cast<std::size_t>(draws_->num_choices) - 1;
   further_choices_.resize(draws_->size() * num_further, -1);
-  std::vector<std::vector<std::int32_t>> banned(count);  // of each row
+  std::vector<std::vector<std::int32_t>> banned(count);  // tokens of each row
   const std::int32_t* drawn = args.tokens;
   for (std::size_t choice = 0; choice < num_further; ++choice) {
     const std::span<const std::int32_t> tokens = tokens_.fetch(drawn, count);
@@ -233,8 +234,8 @@ void RowEvaluator::draw_further(const mortise_step& step, mortise_sample_args ar
   }
 }
 
-// Gives the host the logits that it wants of rows `first` .. `first + count`, and takes over what it makes of their
-// tokens.
+// Passes the host the logits that it wants among `count` rows from `first` on, and writes the tokens that it returns
+// for them to the device.
 void RowEvaluator::show_logits(const mortise_tensor& logits, const Arrays& arrays, std::size_t first,
                                std::size_t count) {
   const auto stride = static_cast<std::size_t>(logits.stride[0]);
@@ -245,7 +246,7 @@ void RowEvaluator::show_logits(const mortise_tensor& logits, const Arrays& array
     const std::span<const std::int32_t> drawn = tokens_.fetch(device_tokens, end - begin);
     std::vector<std::int32_t> tokens(drawn.begin(), drawn.end());
     const float* const rows = static_cast<const float*>(logits.data) + (begin - first) * stride;
-    // The last row may end with the vocabulary: what lies behind it is nobody's.
+    // The last row has no gap after it.
     const std::size_t num_values = (end - begin - 1) * stride + static_cast<std::size_t>(parts_.vocab_size);
     draws_->on_logits({{begin, end - begin}, logits_.fetch(rows, num_values), stride, tokens});
     parts_.device.call<&mortise_device_table::copy>("copy", nullptr, device_tokens, tokens.data(),
@@ -253,7 +254,7 @@ void RowEvaluator::show_logits(const mortise_tensor& logits, const Arrays& array
   }
 }
 
-// Log probabilities and ranks of a chunk's rows, as far as they are wanted.
+// Computes the log probabilities and ranks that a chunk's rows want.
 void RowEvaluator::describe(const mortise_step& step, const mortise_tensor& logits, const Arrays& arrays,
                             std::size_t first) {
   const std::size_t begin = std::max(first_described_, first);
@@ -262,7 +263,7 @@ void RowEvaluator::describe(const mortise_step& step, const mortise_tensor& logi
   const mortise_head_reduce_args all = scores_.arrays(begin - first_described_, arrays.tokens + begin);
   mortise_head_reduce_args args = all;
   args.first = 1;
-  args.ranks = nullptr;  // they are counted against the final target logits
+  args.ranks = nullptr;  // ranks need the final target logits
   scores_.reduce(step, rows, 0, args);
   args = all;
   args.first = 1;

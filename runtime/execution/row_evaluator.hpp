@@ -20,6 +20,7 @@
 
 namespace mortise {
 
+// Invariant: one launch at a time; its rows stay borrowed until collect(). Used by the thread that runs steps only.
 class RowEvaluator {
  public:
   RowEvaluator(const ShardParts& parts, const ExecutionLimits& limits);
@@ -53,8 +54,8 @@ class RowEvaluator {
   // Of the running launch.
   const DrawRows* draws_ = nullptr;
   const ScoreRows* scored_ = nullptr;
-  std::size_t num_rows_ = 0;         // that go through chunks: rows that draw, then scored rows
-  std::size_t first_described_ = 0;  // of these, the first that wants a log probability
+  std::size_t num_rows_ = 0;         // rows that go through chunks: rows that draw, then scored rows
+  std::size_t first_described_ = 0;  // index of the first of these rows that wants a log probability
   bool score_pass_runs_ = false;
   std::vector<std::int32_t> further_choices_;
 };

@@ -11,6 +11,7 @@
 
 namespace mortise {
 
+// Invariant: all arrays have room for the rows of the last begin(). Used by the thread that runs steps only.
 class RowScores {
  public:
   explicit RowScores(const ShardParts& parts) : parts_(parts), memory_(parts.device), download_(parts.device) {}

@@ -6,9 +6,9 @@
 namespace mortise {
 namespace {
 
-constexpr std::int32_t kHeadStep = 64;  // columns that the head counts in
-// Parts of the vocabulary, at most, that rows are sorted into for their targets' logits: a row costs as many logits as
-// a part has, a part three calls of the device.
+constexpr std::int32_t kHeadStep = 64;  // the head's columns come in multiples of this
+// The most windows that the vocabulary is divided into for the targets' logits. More windows mean fewer logits per row,
+// but three more device calls each.
 constexpr std::int32_t kWindows = 64;
 
 }  // namespace

@@ -8,7 +8,7 @@
 namespace mortise {
 namespace {
 
-// The batch rows that want logits, ascending, as a batch tells them.
+// Returns the batch rows that need logits, ascending.
 std::vector<std::int32_t> logit_rows(const StepWork& work) {
   std::vector<std::int32_t> rows = work.draws.rows;
   rows.insert(rows.end(), work.scores.rows.begin(), work.scores.rows.end());
@@ -16,12 +16,12 @@ std::vector<std::int32_t> logit_rows(const StepWork& work) {
   return rows;
 }
 
-// The rows of the steps that are tried at a start, descending.
+// Returns the numbers of rows of the steps that are tried at a start, descending.
 std::vector<std::int32_t> sizes_to_try(std::int32_t most) {
   std::vector<std::int32_t> sizes;
   for (std::int32_t rows = 1; rows <= most; rows *= 2) {
     sizes.push_back(rows);
-    // Where rows cost time, devices tell sizes apart more finely.
+    // With many rows, devices choose algorithms for finer steps of size.
     if (rows >= 64 && rows + rows / 2 <= most) sizes.push_back(rows + rows / 2);
   }
   std::ranges::reverse(sizes);
@@ -119,13 +119,13 @@ void Shard::copy_blocks(std::span<const BlockId> from, std::span<const BlockId> 
                                                                static_cast<std::int32_t>(from.size()));
 }
 
-// A step of `rows` rows of padding, `num_logits` of which go through the head.
+// Runs a step of `rows` padding rows, `num_logits` of which go through the head.
 void Shard::run_padding(std::int32_t rows, std::int32_t num_logits) {
   const BatchBucket bucket = {rows, 1, rows, 1};
   std::vector<std::int32_t> numbers(static_cast<std::size_t>(num_logits));
   std::iota(numbers.begin(), numbers.end(), 0);
   mortise_batch batch = batch_builder_.build(0, {}, numbers, {}, &bucket);
-  batch.flags = 0;  // nobody will replay it
+  batch.flags = 0;  // it is not replayed
   mortise_step step = empty_step();
   step.batch = &batch;
   parts_.attention.call<&mortise_attention_table::plan>("plan", &step);

@@ -19,23 +19,24 @@
 
 namespace mortise {
 
+// Invariant: graphs, batch and buffers belong to the shard's current parts. Used by the thread that runs steps only.
 class Shard {
  public:
-  // `limits` outlives the shard. If there is a padding block, runs the largest batch once, whose operations allocate
-  // what they need beside the parts' own memory, or the start fails; then calls `between`, if set. Throws what these
+  // `limits` outlives the shard. If there is a padding block, the constructor runs the largest batch once, so that
+  // operations allocate their own memory now or the start fails. Then it calls `between`, if set. Throws what these
   // throw.
   Shard(ShardParts parts, std::int32_t rank, std::int32_t world, std::uint64_t generation,
         const ExecutionLimits& limits, const std::function<void()>& between = {});
 
-  // Whether replace_attention() can put these parts in.
+  // Returns whether replace_attention() can put these parts in.
   bool differs_in_attention_alone(const ShardParts& parts) const;
-  // Puts in an attention of the same sizes and keeps everything that was prepared for device and model. Runs one row of
-  // padding with it; steps are captured again as they come. If that row throws, nothing has changed. REQUIRES:
-  // differs_in_attention_alone(parts); no step is between forward() and collect().
+  // Replaces the attention by another one of the same sizes, and keeps everything that was prepared for device and
+  // model. Runs one padding row with it; graphs are captured again later. If that row throws, nothing has changed.
+  // REQUIRES: differs_in_attention_alone(parts); no step is between forward() and collect().
   void replace_attention(ShardParts parts, std::uint64_t generation);
 
-  // Decode and verify steps of all sizes with their head, for which a device may look for its fastest algorithms, so
-  // that it need not in a request. Each call tries a step of one more size. REQUIRES: no step is between forward() and
+  // Runs decode and verify steps of all sizes with their head. A device may search for its fastest algorithms here, so
+  // that no request has to wait for that. Each call tries one more size. REQUIRES: no step is between forward() and
   // collect().
   std::size_t num_untried_sizes() const { return untried_sizes_.size(); }
   void try_next_size();
@@ -58,7 +59,7 @@ class Shard {
   const DevicePart& device() const { return parts_.device; }
   void copy_blocks(std::span<const BlockId> from, std::span<const BlockId> to);
 
-  // A step of these parts without a batch.
+  // Returns a step of these parts without a batch.
   mortise_step empty_step() const;
   const mortise_tensor& hidden() const { return hidden_; }
   std::int32_t num_real_tokens() const { return num_real_tokens_; }
@@ -75,7 +76,7 @@ class Shard {
   BatchBuilder batch_builder_;
   StepGraphs graphs_;
   RowEvaluator evaluator_;
-  std::vector<std::int32_t> untried_sizes_;  // the next last
+  std::vector<std::int32_t> untried_sizes_;  // the next size is the last element
 
   // Of the running step.
   mortise_step step_{};

@@ -63,7 +63,7 @@ void SideRun::compare(const StepWork& work, Shard& serving) {
   }
 }
 
-// Rows that want logits, from `first` of them on. False: they differ.
+// Compares rows that need logits, from number `first` on. Returns false if they differ.
 bool SideRun::compare_rows(const mortise_batch& batch, std::int64_t first, const mortise_tensor& serving,
                            const mortise_tensor& candidate, const char* what) {
   if (serving.dtype != candidate.dtype || serving.shape[1] != candidate.shape[1]) {

@@ -21,6 +21,8 @@ namespace mortise {
 
 class Shard;
 
+// Invariant: at most one of pair_ and shard_ is set. The candidate writes only to its own memory. Used by the thread
+// that runs steps only.
 class SideRun {
  public:
   // All parts are active and bound to KV memory of the sizes in `limits`, which outlives this. `generation` is above
@@ -31,7 +33,8 @@ class SideRun {
   SideRun(const SideRun&) = delete;
   SideRun& operator=(const SideRun&) = delete;
 
-  // True: the serving forward must not be captured, because the comparison is inside its attention calls.
+  // Returns whether the comparison happens inside the serving attention calls. The serving forward must not be captured
+  // then.
   bool is_within_forward() const { return pair_ != nullptr; }
   bool wants_groups() const { return wants_groups_; }  // the serving batch must list prefix groups
   // Called before and after the serving forward of a step. REQUIRES: the serving attention has planned it. Neither
@@ -40,7 +43,7 @@ class SideRun {
   void finish(const StepWork& work, Shard& serving);
   void copy_blocks(std::span<const BlockId> from, std::span<const BlockId> to);
 
-  // The first difference. Nothing is run or compared after it.
+  // The first difference. Nothing is run or compared once there is one.
   const std::optional<Difference>& difference() const;
   bool compares_models() const { return shard_ != nullptr; }
   // Rows compared: attention outputs of all layers, or rows that need logits.

@@ -9,14 +9,16 @@ namespace mortise {
 namespace {
 
 constexpr std::int32_t kLeastBlocks = 16;
-// Prompts up to here, of sequences up to there, are captured beside what decodes: they take little time, and launching
-// their operations one by one would take more. Longer ones have kernels of their own, which read less.
+// A step with prompts is captured if each prompt has at most kShortPrompt rows and its sequence at most kShortContext
+// tokens. Such prompts take little time, and launching their operations one by one would take longer. Attention has
+// faster kernels for longer prompts.
 constexpr std::int32_t kShortPrompt = 64, kShortContext = 512;
 static_assert(kShortPrompt >= ExecutionLimits::kMostPadding);
-// A bucket is at most this much larger than its rows (row_bucket), and all of that may have to be padding.
+// A bucket exceeds its rows by at most an eighth (row_bucket), and padding rows must be able to fill all of it.
 static_assert(StepGraphs::kMaxRows / 8 <= ExecutionLimits::kMostPadding);
 
-// 1, 2, 4, 8, then steps of about an eighth of the size: padding costs little, and graphs stay few.
+// Rounds up to 1, 2, 4, 8, and then in steps of about an eighth of the size, so that padding costs little and graphs
+// stay few.
 std::int32_t row_bucket(std::int32_t rows) {
   if (rows <= 8) return static_cast<std::int32_t>(std::bit_ceil(static_cast<std::uint32_t>(rows)));
   const auto step = static_cast<std::int32_t>(std::bit_ceil(static_cast<std::uint32_t>(rows))) / 8;
@@ -28,7 +30,7 @@ std::int32_t row_bucket(std::int32_t rows) {
 
 std::optional<BatchBucket> StepGraphs::bucket_of(std::span<const RowRun> runs) const {
   if (parts_.graphs == nullptr || !usable_ || limits_.padding_block < 0 || runs.empty()) return std::nullopt;
-  const std::int32_t verified = 1 + limits_.max_draft_tokens;
+  const std::int32_t verified = 1 + limits_.max_drafts;
   std::int32_t rows = 0, longest = 0;
   std::size_t blocks = 0;
   for (const RowRun& run : runs) {
@@ -37,13 +39,13 @@ std::optional<BatchBucket> StepGraphs::bucket_of(std::span<const RowRun> runs) c
     longest = std::max(longest, run.num_rows());
     blocks = std::max(blocks, run.blocks.size());
   }
-  // An attention without multi-query rows has kernels of its own for any prompt.
+  // An attention without multi-query rows has special kernels for all prompts.
   const std::int32_t most = limits_.batch_expansion ? verified : std::max(verified, kShortPrompt);
   if (longest > most || rows > kMaxRows) return std::nullopt;
   BatchBucket bucket;
   bucket.max_query_len = longest == 1 ? 1 : longest <= verified ? verified : kShortPrompt;
-  // As many sequences as rows can have: a sequence without rows costs nothing, a bucket for each number of them would
-  // cost a capture. Each missing row needs a padding sequence that may have it.
+  // The bucket has as many sequences as its rows allow. A sequence without rows costs nothing, but a bucket for each
+  // number of sequences would cost a capture. Each missing row needs a padding sequence.
   bucket.num_tokens = std::min(row_bucket(rows), limits_.max_batched_tokens);
   const std::int32_t most_seqs = longest == 1 ? limits_.max_batch_runs() : limits_.max_padded_seqs(verified);
   bucket.num_seqs = std::min(bucket.num_tokens, most_seqs);
@@ -56,8 +58,8 @@ std::optional<BatchBucket> StepGraphs::bucket_of(std::span<const RowRun> runs) c
 
 namespace {
 
-// The hidden rows that a model's forward gave: what everything behind it reads. INTERNAL with the reason if they cannot
-// be those of `num_tokens` rows. `hidden_size`: 0 if it is not known.
+// Checks the hidden rows that a model's forward returned. Returns INTERNAL with the reason if they cannot belong to
+// `num_tokens` rows. `hidden_size`: 0 if it is not known.
 mortise_status check_hidden(const mortise_tensor& hidden, std::int32_t num_tokens, std::int32_t hidden_size,
                             mortise_error& error) {
   const bool has_rows = hidden.data != nullptr && hidden.ndim == 2 && hidden.shape[0] >= num_tokens;
@@ -102,7 +104,7 @@ mortise_tensor StepGraphs::forward(const mortise_step& step, const std::optional
   return graph->hidden;
 }
 
-// Null if the step cannot be captured: from then on nothing is.
+// Returns null if the step cannot be captured; no further capture is tried then.
 const StepGraphs::Graph* StepGraphs::capture(const mortise_step& step, const BatchBucket& bucket) {
   const DevicePart& device = parts_.device;
   const auto begin = [&](mortise_error* error) { return parts_.graphs->begin(device.self, step.stream, error); };
@@ -116,7 +118,7 @@ const StepGraphs::Graph* StepGraphs::capture(const mortise_step& step, const Bat
     } catch (const std::exception& exception) {
       why = exception.what();
     }
-    // Ends the capture in any case, so that the stream is usable again.
+    // The capture is ended after a failure too, so that the stream stays usable.
     const CallResult ended = device.attempt("graph end", [&](mortise_error* error) {
       return parts_.graphs->end(device.self, step.stream, &graph.captured, error);
     });

@@ -19,6 +19,8 @@
 
 namespace mortise {
 
+// Invariant: every graph was captured with the current attention and its bucket's array addresses. Used by the thread
+// that runs steps only.
 class StepGraphs {
  public:
   static constexpr std::int32_t kMaxRows = 512;  // of a bucket: with more rows, launches cost little beside the work
@@ -38,8 +40,8 @@ class StepGraphs {
   void clear();
 
   std::uint64_t num_replays() const { return num_replays_; }
-  // Whether the time of the last forward pass is typical for its bucket. The first pass of a bucket runs operation by
-  // operation, and the second one captures, which takes many times as long.
+  // Returns whether the time of the last forward pass is typical for its bucket. The first pass of a bucket runs
+  // operation by operation, and the second one captures, which takes many times as long.
   bool is_typical() const { return is_typical_; }
 
  private:

@@ -9,12 +9,12 @@
 namespace mortise {
 namespace {
 
-// Shorter starts are over before anybody reads the line.
+// A start that takes less time shows no progress line.
 constexpr std::chrono::milliseconds kMoment{500}, kRelogAfter{5000};
 constexpr const char* kEraseLine = "\r\x1b[K";
 
 void write_to_stderr(const std::string& text) {
-  // A terminal that is gone must not end the start.
+  // A closed terminal must not end the start.
   if (::write(STDERR_FILENO, text.data(), text.size()) < 0) return;
 }
 

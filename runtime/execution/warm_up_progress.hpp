@@ -1,5 +1,5 @@
-// runtime/execution/warm_up_progress.hpp: says how far the trial steps of a start are, if they take longer than a
-// moment: on a terminal with a line that is drawn over itself and taken away at the end, elsewhere in the log.
+// runtime/execution/warm_up_progress.hpp: shows the progress of the trial steps of a start, if they take longer than a
+// moment. On a terminal it redraws one line and erases it at the end; otherwise it logs.
 #pragma once
 
 #include <chrono>
@@ -11,10 +11,12 @@ namespace mortise {
 // "NVIDIA H200: trying steps of all sizes, 5 of 15, 2 s"
 std::string warm_up_text(const std::string& device, std::size_t num_done, std::size_t num_steps, double elapsed_s);
 
+// The progress of one start. Invariant: the line is on the terminal only while this exists. Used by the thread that
+// runs steps only.
 class WarmUpProgress {
  public:
   WarmUpProgress(std::string device, std::size_t num_steps);
-  ~WarmUpProgress();  // takes the line away
+  ~WarmUpProgress();  // erases the line
   WarmUpProgress(const WarmUpProgress&) = delete;
   WarmUpProgress& operator=(const WarmUpProgress&) = delete;
 

@@ -33,8 +33,8 @@ void read_quantized_rows(void* context, std::int64_t n0, std::int64_t n1, std::u
   static_cast<const QuantizedMatrix*>(context)->read(n0, n1, values, scales, zeros);
 }
 
-// Bytes of a tensor once it is prepared. Integers lie as they lie in the file; the matrices of the layers may become
-// integers; whatever has a row per token stays (the embedding).
+// Returns the bytes of a tensor once it is prepared. Integer tensors keep their size. The layers' matrices may become
+// integers. Tensors with a row per token, such as the embedding, keep their type.
 std::uint64_t prepared_bytes(const TensorView& view, const mortise_model_dims& dims) {
   const std::uint64_t element_bytes = dims.dtype == MORTISE_BF16 ? 2 : 4;
   const bool is_float = view.dtype == Dtype::kBf16 || view.dtype == Dtype::kF16 || view.dtype == Dtype::kF32;
@@ -52,7 +52,7 @@ std::uint64_t prepared_bytes(const TensorView& view, const mortise_model_dims& d
 
 }  // namespace
 
-// A dense view; NOT_FOUND for an unknown name, DATA_LOSS for a tensor that the ABI cannot say.
+// Gives a dense view. NOT_FOUND: unknown name; DATA_LOSS: the ABI has no type for the tensor.
 mortise_status WeightReader::get(void* context, mortise_string_view name, mortise_tensor* tensor) {
   const TensorView* view =
       static_cast<const WeightReader*>(context)->checkpoint_.find({name.data, static_cast<std::size_t>(name.size)});
@@ -81,7 +81,7 @@ mortise_status WeightReader::get_quantized(void* context, mortise_string_view na
   try {
     auto found = reader.checkpoint_.find_quantized({name.data, static_cast<std::size_t>(name.size)});
     if (!found) return MORTISE_NOT_FOUND;
-    const QuantizedMatrix& kept = reader.quantized_.emplace_back(std::move(*found));
+    const QuantizedMatrix& kept = reader.keep(std::move(*found));
     mortise_quantized_matrix result{};
     result.struct_size = sizeof result;
     result.n = kept.rows();
@@ -98,6 +98,11 @@ mortise_status WeightReader::get_quantized(void* context, mortise_string_view na
     fmt::format_to_n(error->message, sizeof error->message - 1, "{}", e.what()).out[0] = '\0';
     return MORTISE_DATA_LOSS;
   }
+}
+
+const QuantizedMatrix& WeightReader::keep(QuantizedMatrix matrix) {
+  const std::lock_guard lock(mutex_);
+  return quantized_.emplace_back(std::move(matrix));
 }
 
 mortise_weight_reader WeightReader::abi() {

@@ -2,13 +2,15 @@
 #pragma once
 
 #include <deque>
+#include <mutex>
 
 #include "checkpoint/checkpoint.hpp"
 #include "mortise/model.h"
 
 namespace mortise {
 
-// Lives while the model loads, and keeps quantised matrices until then.
+// Lives while the model loads. Invariant: a quantised matrix that was given out stays valid as long as this. The
+// functions of abi() are thread-safe, as mortise/model.h says.
 class WeightReader {
  public:
   explicit WeightReader(const Checkpoint& checkpoint) : checkpoint_(checkpoint) {}
@@ -18,8 +20,10 @@ class WeightReader {
   static mortise_status get(void* context, mortise_string_view name, mortise_tensor* tensor);
   static mortise_status get_quantized(void* context, mortise_string_view name, mortise_quantized_matrix* matrix,
                                       mortise_error* error);
+  const QuantizedMatrix& keep(QuantizedMatrix matrix);
 
   const Checkpoint& checkpoint_;
+  std::mutex mutex_;  // guards quantized_
   std::deque<QuantizedMatrix> quantized_;
 };
 

@@ -24,6 +24,7 @@ struct InputLine {
   std::uint64_t num_bytes() const { return end - begin; }
 };
 
+// Invariant: buffered text is at most one line of max_line_bytes_ and one read. Used by one thread.
 class InputLines {
  public:
   // "-" is standard input. Throws an Error if `path` cannot be read. A line above `max_line_bytes` is cut.

@@ -10,7 +10,7 @@
 
 namespace mortise {
 
-// Takes eight bytes of memory per text. Used by one thread at a time.
+// Takes eight bytes of memory per text. Used by one thread at a time. Invariant: ends_ ascends.
 class LineStore {
  public:
   LineStore();  // throws an Error if no file can be created

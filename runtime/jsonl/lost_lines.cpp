@@ -12,6 +12,7 @@ struct LostLines::State {
   std::optional<std::size_t> first;
 };
 
+// Reports its line as lost when its last owner is destroyed before finished() was called. Thread-safe.
 class LostLines::Watch {
  public:
   Watch(std::shared_ptr<State> state, std::size_t number) : state_(std::move(state)), number_(number) {}

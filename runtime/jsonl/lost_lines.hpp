@@ -10,7 +10,8 @@
 
 namespace mortise {
 
-// The lines that have lost their result. Thread-safe.
+// The lines that have lost their result. Thread-safe. Invariant: a line whose result was given is never reported as
+// lost.
 class LostLines {
  public:
   // Returns a copy of `finish`. If all its copies are destroyed without a call, the line is lost.

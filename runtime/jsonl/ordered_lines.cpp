@@ -21,11 +21,13 @@ namespace {
 constexpr int kTickMs = 100;
 
 struct Slot {
+  // The place of the result's text, as the thread of the run knows it.
+  enum class Place { kMemory, kWaitingFile, kOutput };
+
   InputLine line;  // without its text
   std::size_t num_sequences = 0;
-  bool ready = false;
-  bool written = false;
-  bool kept = false;  // the text of the result is in the file of waiting lines
+  bool ready = false;  // the result is complete; guarded by the Board
+  Place place = Place::kMemory;
   LineResult result;
 };
 
@@ -86,6 +88,8 @@ class Board {
   std::vector<std::shared_ptr<Slot>> finished_;
 };
 
+// One run over all lines. Invariant: open_ has the lines that are read and not written, in their order. Used by one
+// thread; results arrive on others through board_.
 class Run {
  public:
   Run(InputLines& in, const OrderedLinesLimits& limits, const StartLine& start, const OrderedLinesEvents& events,
@@ -119,9 +123,9 @@ class Run {
     const std::shared_ptr<Slot> slot = std::move(open_.front());
     open_.pop_front();
     num_sequences_ -= slot->num_sequences;
-    slot->written = true;
+    const Slot::Place place = std::exchange(slot->place, Slot::Place::kOutput);
     board_->drop_bytes(slot->line.num_bytes() + slot->result.text.size());
-    if (slot->kept) slot->result.text = waiting_->read(slot->line.number).value();
+    if (place == Slot::Place::kWaitingFile) slot->result.text = waiting_->read(slot->line.number).value();
     events_.write(slot->line, std::move(slot->result));
     if (waiting_ != nullptr) waiting_->drop_up_to(slot->line.number);
     return true;
@@ -132,10 +136,10 @@ class Run {
     for (const std::shared_ptr<Slot>& slot : board_->take_finished()) {
       // Failed lines are not kept: they run again after an interruption, because the run itself may have been the
       // cause.
-      if (waiting_ == nullptr || slot->written || slot->result.failed) continue;
+      if (waiting_ == nullptr || slot->place == Slot::Place::kOutput || slot->result.failed) continue;
       std::string& text = slot->result.text;
-      slot->kept = waiting_->contains(slot->line.number) || waiting_->keep(slot->line.number, text);
-      if (!slot->kept) continue;
+      if (!waiting_->contains(slot->line.number) && !waiting_->keep(slot->line.number, text)) continue;
+      slot->place = Slot::Place::kWaitingFile;
       board_->drop_bytes(text.size());
       text = {};
     }

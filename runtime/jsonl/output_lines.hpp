@@ -15,6 +15,7 @@ namespace mortise {
 // Log probabilities of long prompts with alternatives make long lines. A file with a longer line is not continued.
 inline constexpr std::size_t kMaxOutputLineBytes = std::size_t{1} << 28;
 
+// Invariant: a regular file is locked by this process until the destructor. Used by one thread.
 class OutputLines {
  public:
   // "-" is standard output. Opens or creates the file and locks it. Throws an Error if it cannot be written, or another

@@ -27,7 +27,7 @@ std::string progress_bar(const ProgressState& state, double elapsed_s, std::size
 // "1,234 lines, 2 failed, in 21.8 s (56.7 lines/s, 8,901 tokens/s)"
 std::string progress_summary(const ProgressState& state, double elapsed_s);
 
-// Draws the progress of one run. Used by one thread.
+// Draws the progress of one run. Used by one thread. Invariant: the bar is on the terminal only while drawn_ is true.
 class Progress {
  public:
   // Every line begins with `label`: "mortise: batch: ".

@@ -16,6 +16,7 @@
 
 namespace mortise {
 
+// Invariant: records_ names exactly the results that wait in the file. Used by one thread.
 class WaitingLines {
  public:
   // Reads the file of an earlier run at `path`, without changing it. Throws an Error if it is another kind of file.

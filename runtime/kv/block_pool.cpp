@@ -6,7 +6,8 @@ namespace mortise {
 
 BlockPool::BlockPool(std::size_t num_blocks) : holders_(num_blocks) {
   free_.reserve(num_blocks);
-  // Ascending ids first, so that a lightly used pool touches little of its lazily taken memory.
+  // Ascending ids are taken first. The system allocates a page at its first use, so a lightly used pool takes little
+  // memory.
   for (std::size_t i = num_blocks; i > 0; --i) free_.push_back(static_cast<BlockId>(i - 1));
 }
 

@@ -1,7 +1,6 @@
 // runtime/kv/block_pool.hpp: hands out the KV blocks of one device and counts the holders of each.
 // A block holds K and V of `block_size` consecutive tokens, all layers. Sequences with an equal prefix may hold the
-// same block: it becomes free when its last holder releases it, not when the sequence that filled it ends. Invariant
-// between calls: num_free() + held blocks == num_blocks(). Used by the engine thread alone; takes no lock.
+// same block: it becomes free when its last holder releases it, not when the sequence that filled it ends.
 #pragma once
 
 #include <cstddef>
@@ -15,6 +14,7 @@ namespace mortise {
 
 using BlockId = std::int32_t;
 
+// Invariant between calls: num_free() + held blocks == num_blocks(). Engine's thread only; takes no lock.
 class BlockPool {
  public:
   explicit BlockPool(std::size_t num_blocks);

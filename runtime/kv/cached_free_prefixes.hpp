@@ -1,6 +1,6 @@
-// runtime/kv/cached_free_prefixes.hpp: counts the cached blocks that waiting sequences would begin with and that nobody
-// holds, and finds which sequences would share them. Cached blocks that no sequence holds count as free. Sequences that
-// share one are charged for it once. Engine thread only.
+// runtime/kv/cached_free_prefixes.hpp: counts the cached free blocks that waiting sequences would begin with, and finds
+// which sequences would share them. Cached blocks that nobody holds count as free until a sequence takes them. If
+// several sequences share such a block, it is counted against the free blocks once. Engine's thread only.
 #pragma once
 
 #include <cstddef>
@@ -13,6 +13,7 @@
 
 namespace mortise {
 
+// The result of the last find(). Invariant: with()[i] <= i. Engine's thread only.
 class CachedFreePrefixes {
  public:
   explicit CachedFreePrefixes(std::size_t num_blocks) : marks_(num_blocks) {}

@@ -47,14 +47,14 @@ void KvCache::evict_one() {
   const BlockId parent = tree_.parent(block);
   tree_.erase(block);
   pool_.release(block);
-  --num_cached_;
+  --num_cached_free_;
   ++num_evictions_;
-  if (parent != kPrefixRoot && tree_.is_leaf(parent) && is_cached(parent)) add_leaf(parent);
+  if (parent != kPrefixRoot && tree_.is_leaf(parent) && is_cached_free(parent)) add_leaf(parent);
 }
 
 void KvCache::evict_all() {
   const std::uint64_t num_evictions = num_evictions_;
-  while (num_cached_ > 0) evict_one();
+  while (num_cached_free_ > 0) evict_one();
   num_evictions_ = num_evictions;
 }
 
@@ -68,8 +68,8 @@ std::optional<std::vector<BlockId>> KvCache::allocate(std::size_t n, KvHolder* h
 
 void KvCache::hold(std::span<const BlockId> blocks, KvHolder* holder) {
   for (const BlockId block : blocks) {
-    if (is_cached(block)) {
-      --num_cached_;
+    if (is_cached_free(block)) {
+      --num_cached_free_;
       if (tree_.is_leaf(block)) drop_leaf(block);
     }
     pool_.share(block);
@@ -83,10 +83,10 @@ void KvCache::release(std::span<const BlockId> blocks, KvHolder* holder) {
     pool_.release(block);
     holder_went(block, holder);
     if (!tree_.contains(block)) continue;
-    // Whoever still holds it will set a later time.
+    // Another holder sets a later time when it releases the block.
     last_used_[static_cast<std::size_t>(block)] = clock_;
-    if (!is_cached(block)) continue;
-    ++num_cached_;
+    if (!is_cached_free(block)) continue;
+    ++num_cached_free_;
     if (tree_.is_leaf(block)) add_leaf(block);
   }
 }

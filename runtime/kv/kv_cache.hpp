@@ -1,11 +1,10 @@
 // runtime/kv/kv_cache.hpp: the KV blocks of a pipeline: counts the holders of each, and keeps blocks that others may
 // reuse as a prefix.
-// A block is free, held (by sequences and pins, counted), or cached: held by nobody, but kept in the prefix tree until
-// its memory is needed. Free blocks are used up before any block is evicted; then the least recently used leaf goes
-// first.
-// A holder holds a path of the tree from the root on, so a node that is held has held ancestors, and a cached node has
-// cached descendants: all cached blocks can be evicted, leaf by leaf.
-// Invariant between calls: num_free() + num_cached() + held blocks == num_blocks(). Engine thread only; takes no lock.
+// A block in the prefix tree is cached. A block is held (by sequences and pins, counted), cached free (cached, held by
+// nobody, kept until its memory is needed), or free. Free blocks are used up before any block is evicted; then the
+// least recently used leaf is evicted first.
+// A holder holds a path of the tree from the root on. So if a node is held, its ancestors are held, and if it is cached
+// free, its descendants are: all cached free blocks can be evicted, leaf by leaf.
 #pragma once
 
 #include <cstddef>
@@ -25,18 +24,20 @@ namespace mortise {
 // preemption frees is known without counting. A holder must not move while it holds blocks, and must not hold a block
 // twice.
 struct KvHolder {
-  std::int32_t num_sole = 0;  // blocks that only it holds: free or cached once it releases them
+  std::int32_t num_sole = 0;  // blocks that only it holds: they become free or cached free once it releases them
 };
 
+// Invariant between calls: num_free() + num_cached_free() + held blocks == num_blocks(). Engine's thread only; takes no
+// lock.
 class KvCache {
  public:
   // Without `prefix_cache` nothing enters the tree and every match is empty. `observer`: as PrefixTree's.
   KvCache(std::size_t num_blocks, std::int32_t block_size, bool prefix_cache, KvObserver* observer = nullptr);
 
-  // In the functions below `holder` is the holder of the blocks; nullptr if nobody needs its `num_sole`.
+  // In the functions below `holder` is the holder of the blocks; nullptr if its `num_sole` is not needed.
 
-  // Takes `n` blocks with one holder each, or none at all. Evicts cached blocks if too few are free. nullopt: fewer
-  // than `n` are free or cached.
+  // Takes `n` blocks with one holder each, or none at all. Evicts cached free blocks if too few are free. nullopt:
+  // fewer than `n` are free or cached free.
   [[nodiscard]] std::optional<std::vector<BlockId>> allocate(std::size_t n, KvHolder* holder = nullptr);
   // Adds a holder to the blocks of a path. REQUIRES: `blocks` is what tree().blocks() gave, or its beginning.
   void hold(std::span<const BlockId> blocks, KvHolder* holder = nullptr);
@@ -47,30 +48,29 @@ class KvCache {
   void release(std::span<const BlockId> blocks, KvHolder* holder = nullptr);
 
   // Enters `block` into the tree as the child of `parent` for `tokens`; the caller continues to hold it. If another
-  // block already has these tokens, the caller holds that block instead, `block` is released, and the other one is
-  // returned: both have the same bits. The returned block is the parent of the caller's next block. nullopt: prefix
-  // caching is off, or two hashes collide, so the block cannot be a node. Then the caller publishes neither this block
-  // nor any after it.
-  // REQUIRES: the caller holds `block` and the path to `parent`.
+  // block already has these tokens, the caller holds that block instead, `block` is released, and the other block is
+  // returned: both have the same bits. The returned block is the parent of the caller's next block.
+  // Returns nullopt if prefix caching is off, or if two hashes collide, so that the block cannot be a node. Then the
+  // caller publishes neither this block nor any after it. REQUIRES: the caller holds `block` and the path to `parent`.
   std::optional<BlockId> publish(BlockId parent, std::span<const std::int32_t> tokens, BlockId block,
                                  KvHolder* holder = nullptr);
 
-  // Keeps a partial block in the tree below `parent`, so that others may copy it. The caller continues to
-  // hold it. REQUIRES: as publish(), and this is the caller's last call for it before release().
+  // Keeps a partial block in the tree below `parent`, so that others may copy it. The caller continues to hold it.
+  // REQUIRES: as publish(), and this is the caller's last call for it before release().
   void keep_partial_block(BlockId parent, std::span<const std::int32_t> tokens, BlockId block);
 
-  // Frees all cached blocks. They do not count as evictions.
+  // Frees all cached free blocks. They do not count as evictions.
   void evict_all();
 
   std::size_t num_blocks() const { return pool_.num_blocks(); }
   std::size_t num_free() const { return pool_.num_free(); }
-  std::size_t num_cached() const { return num_cached_; }  // held by nobody, kept for their prefix
-  std::size_t num_available() const { return num_free() + num_cached(); }
+  std::size_t num_cached_free() const { return num_cached_free_; }  // cached, held by nobody
+  std::size_t num_available() const { return num_free() + num_cached_free(); }
   std::uint64_t num_evictions() const { return num_evictions_; }
 
-  // Whether only the tree holds it.
-  bool is_cached(BlockId block) const { return pool_.num_holders(block) == 1 && tree_.contains(block); }
-  // Without the tree.
+  // Returns whether only the tree holds the block.
+  bool is_cached_free(BlockId block) const { return pool_.num_holders(block) == 1 && tree_.contains(block); }
+  // Holders other than the tree.
   std::uint32_t num_holders(BlockId block) const { return pool_.num_holders(block) - (tree_.contains(block) ? 1 : 0); }
   PrefixTree& tree() { return tree_; }
   const PrefixTree& tree() const { return tree_; }
@@ -89,12 +89,12 @@ class KvCache {
   // By block: the addresses of its holders, combined by exclusive or. If a block has one holder, it is that holder's
   // address.
   LazyArray<std::uintptr_t> holders_;
-  std::size_t num_cached_ = 0;
+  std::size_t num_cached_free_ = 0;
   std::uint64_t num_evictions_ = 0;
   std::uint64_t clock_ = 0;             // counts releases
   LazyArray<std::uint64_t> last_used_;  // by block
-  // Cached leaves, the least recently used first. Of the blocks of one release only the deepest is a leaf, so it goes
-  // first.
+  // Cached free leaves, the least recently used first. Of the blocks of one release only the deepest is a leaf, so it
+  // is evicted first.
   std::set<std::pair<std::uint64_t, BlockId>> leaves_;
 };
 

@@ -1,5 +1,6 @@
-// runtime/kv/lazy_array.hpp: an array of zeros that takes memory as its elements are touched. A GPU with a small model
-// has a million KV blocks and uses some thousand; to write an entry for each takes a tenth of a second of every start.
+// runtime/kv/lazy_array.hpp: an array of zeros whose memory is allocated when elements are first touched. A GPU with a
+// small model has a million KV blocks and uses some thousand; writing an entry for each would take a tenth of a second
+// of every start.
 #pragma once
 
 #include <algorithm>
@@ -11,13 +12,14 @@
 
 namespace mortise {
 
+// Invariant: an element that was never written is zero. Not thread-safe: its owner's thread uses it.
 template <typename T>
 class LazyArray {
   static_assert(std::is_trivially_copyable_v<T> && std::is_trivially_destructible_v<T>, "elements are zero bytes");
 
  public:
   explicit LazyArray(std::size_t size) : size_(size) {
-    // Large memory comes from the system, which zeroes a page when it is touched.
+    // The system gives large memory as pages that it zeroes when they are first touched.
     data_.reset(static_cast<T*>(std::calloc(std::max<std::size_t>(size, 1), sizeof(T))));
     if (data_ == nullptr) throw std::bad_alloc();
   }

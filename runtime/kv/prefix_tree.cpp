@@ -8,7 +8,8 @@
 namespace mortise {
 namespace {
 
-// Children that closest_child() looks at. Those who want a copy come right after the one that left the tokens.
+// The most children that closest_child() examines. Sequences that copy a partial block usually start right after the
+// sequence that left it, so the latest children are enough.
 constexpr int kMaxCompared = 64;
 
 std::uint64_t key_of(BlockId parent, std::span<const std::int32_t> tokens) {
@@ -32,14 +33,14 @@ std::span<const std::int32_t> PrefixTree::tokens_of(BlockId block) const {
 }
 
 bool PrefixTree::is_there(const PrefixPath& path) const {
-  // A parent goes after its children, so the last block stands for the whole path.
+  // Children are removed before their parent, so if the last block is still there, the whole path is.
   return path.last == kPrefixRoot || (node(path.last).present && node(path.last).generation == path.generation);
 }
 
 bool PrefixTree::still_ends(PrefixPath& path) const {
   if (path.missed_at == 0 || !is_there(path)) return false;
   if (path.missed_at <= child_made_at(path.last)) {
-    // The latest come first. The key of a partial block is any.
+    // The latest children come first. A partial block's key may have any value.
     for (BlockId child = first_child_of(path.last); child != kPrefixRoot && node(child).made_at >= path.missed_at;
          child = node(child).next) {
       if (node(child).key == path.missed_key) return false;

@@ -5,7 +5,7 @@
 // A leaf may be a partial block, which is not full. It is never part of a path; it is kept for sequences that share
 // some of its tokens and copy it. They may copy the first tokens of a full node too. The tree also keeps scores: the
 // log probabilities of a block's tokens given their prefix. kv_cache.hpp counts holders and decides which leaf is
-// evicted. Engine thread only; takes no lock.
+// evicted. Engine's thread only; takes no lock.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@
 
 namespace mortise {
 
-// A path from the root, named by its last block. The default is the empty path.
+// A path from the root, named by its last block. The default is the empty path. A value: each thread has its own.
 struct PrefixPath {
   BlockId last = kPrefixRoot;
   std::uint32_t generation = 0;  // of the node `last`: shows if the block was evicted and reused
@@ -33,33 +33,37 @@ struct PrefixPath {
   std::uint64_t missed_key = 0;  // hash of these tokens and their parent
 };
 
+// Invariant: no two nodes have the same parent and the same tokens, except partial blocks. Engine's thread only; takes
+// no lock.
 class PrefixTree {
  public:
   // `observer` is told of every node except partial blocks, and outlives the tree; nullptr: none.
   PrefixTree(std::size_t num_blocks, std::int32_t block_size, KvObserver* observer = nullptr);
 
-  // The longest path along the full blocks of `tokens`. `from`: an earlier result for the same tokens. If that path
-  // still exists, the walk starts at its end, which saves a walk from the root in each step.
+  // Returns the longest path along the full blocks of `tokens`. `from`: an earlier result for the same tokens. If that
+  // path still exists, the walk starts at its end, which saves a walk from the root in each step.
   PrefixPath match(std::span<const std::int32_t> tokens, PrefixPath from = {}) const;
-  // True if match() would certainly return `path` again. Compares only the nodes added since, not the tokens; false if
-  // that is not enough to know. Notes in `path` how far it has looked.
+  // Returns true only if match() would return `path` again. It compares only the nodes added since, not the tokens, so
+  // it may return false although the path is unchanged. Notes in `path` how far it has looked.
   bool still_ends(PrefixPath& path) const;
-  // True if, in addition, `path.last` got no child at all since, so that closest_child() would return the same too.
+  // Returns true only if, in addition, `path.last` has no new child at all, so that closest_child() would return the
+  // same too.
   bool is_unchanged(const PrefixPath& path) const {
     return is_there(path) && path.missed_at > child_made_at(path.last);
   }
   // The path's blocks, first to last. REQUIRES: the path still exists.
   std::vector<BlockId> blocks(const PrefixPath& path) const;
 
-  // The child of `parent` with these tokens; nullopt: there is none.
+  // Returns the child of `parent` with these tokens; nullopt: there is none.
   std::optional<BlockId> find(BlockId parent, std::span<const std::int32_t> tokens) const;
-  // Makes `block` the child of `parent` for these tokens. False: its 64-bit hash is that of another node, so the block
-  // stays outside. REQUIRES: find() found none; `block` is no node; `parent` is a node or the root.
+  // Makes `block` the child of `parent` for these tokens. Returns false if its 64-bit hash is that of another node; the
+  // block then stays outside. REQUIRES: find() found none; `block` is no node; `parent` is a node or the root.
   bool insert(BlockId parent, std::span<const std::int32_t> tokens, BlockId block);
   // Makes `block` a partial block below `parent`. REQUIRES: 1 to block_size - 1 tokens; `block` is no node; `parent` is
   // a node or the root.
   void insert_partial(BlockId parent, std::span<const std::int32_t> tokens, BlockId block);
-  // The child of `parent` that begins with most of `tokens`, and how many; 0: none. Looks at the latest children only.
+  // Returns the child of `parent` that begins with most of `tokens`, and how many; 0: none. Examines the latest
+  // children only.
   struct Begun {
     BlockId block = kPrefixRoot;
     std::int32_t num_tokens = 0;

@@ -14,6 +14,7 @@
 
 namespace mortise {
 
+// The stored blocks and their names. Invariant: a block is stored only while its parent is. Used by one thread.
 class CachedBlocks {
  public:
   using Json = nlohmann::ordered_json;

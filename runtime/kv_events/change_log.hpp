@@ -27,6 +27,8 @@ struct KvChanges {
   std::vector<std::int32_t> tokens;  // of the stored blocks: block_size tokens each, in the order of `list`
 };
 
+// Invariant: applied in order, pending_ turns the tree that the reader knows into the present one. Thread-safe;
+// stored() and removed() are called by the engine's thread.
 class KvChangeLog : public KvObserver {
  public:
   // Throws an Error if the process has no file descriptor left.

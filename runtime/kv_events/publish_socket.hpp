@@ -19,6 +19,7 @@
 
 namespace mortise {
 
+// Invariant: queued_bytes_ counts the payloads that ZeroMQ still holds. Used by one thread.
 class PublishSocket {
  public:
   static constexpr int kMaxWaiting = 1000;  // a reader that is further behind asks for a replay

@@ -28,7 +28,8 @@ struct KvEventOptions {
   std::size_t max_kept = 10'000;  // messages for replay, as many as vLLM keeps, but at most 64 MiB
 };
 
-// The events of one engine. Owns the publishing thread; its functions are called by one thread.
+// The events of one engine. Owns the publishing thread; its functions are called by one thread. Invariant: publishing_
+// is set while it listens.
 class KvEventPublisher {
  public:
   // Until listen() it only records what the engine stores, in bounded memory. `num_blocks` and `block_size` are the

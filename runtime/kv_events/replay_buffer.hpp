@@ -9,6 +9,7 @@
 
 namespace mortise {
 
+// Invariant: the messages have consecutive numbers. Used by one thread.
 class ReplayBuffer {
  public:
   struct Message {

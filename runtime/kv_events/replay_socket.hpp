@@ -18,6 +18,7 @@
 
 namespace mortise {
 
+// Invariant: a reader has at most one answer that is not sent. Used by one thread.
 class ReplaySocket {
  public:
   static constexpr std::size_t kMaxAnswers = 64;

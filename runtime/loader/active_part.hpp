@@ -22,7 +22,8 @@ mortise_error empty_error();
 // "INTERNAL" for MORTISE_INTERNAL, ...; "status 1001" for a status that the plugin defines.
 std::string status_name(mortise_status status);
 
-// A failed call into a part. The text names the part, the function, the part's message and the status.
+// A failed call into a part. The text names the part, the function, the part's message and the status. A value: each
+// thread has its own.
 class PartError : public Error {
  public:
   PartError(const std::string& part, const char* function, mortise_status status, const mortise_error& error);
@@ -38,7 +39,7 @@ class PartError : public Error {
 };
 
 // Whether an instance may still be called, and whether calls into it are steps. Shared by the owner and all callers of
-// the instance. Thread-safe.
+// the instance. Thread-safe. Invariant: once failed, it stays failed, with the first reason.
 class PartHealth {
  public:
   PartHealth() = default;

@@ -26,7 +26,8 @@ struct CallLimits {
 
 using CallReport = std::function<void(const std::string& text)>;
 
-// Decides what to report. Has neither a thread nor a clock of its own. Used by one thread at a time.
+// Decides what to report. Has neither a thread nor a clock of its own. Used by one thread at a time. Invariant: each
+// long call is reported at most once while it runs, and once when it returns.
 class LongCalls {
  public:
   LongCalls(const CallLimits& limits, CallReport report) : limits_(limits), report_(std::move(report)) {}
@@ -48,7 +49,8 @@ class LongCalls {
   std::map<std::pair<const CallStack*, std::size_t>, Seen> seen_;  // by thread and depth
 };
 
-// A thread that looks several times a second, from construction to destruction. A process has one CallWatchdog.
+// A thread that looks several times a second, from construction to destruction. A process has one CallWatchdog. Its
+// functions are called by one thread.
 class CallWatchdog {
  public:
   explicit CallWatchdog(const CallLimits& limits, CallReport report);

@@ -17,7 +17,7 @@ struct RefusedFile {
 };
 
 // Searches a list of folders. Keeps no other state: it reads the folders and files anew at each call, so an added or
-// rebuilt plugin is found. Results are never freed. Used by one thread at a time.
+// rebuilt plugin is found. Results are never freed. Used by one thread at a time. Invariant: folders_ never changes.
 class PluginCatalog {
  public:
   struct Found {

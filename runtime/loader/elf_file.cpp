@@ -58,6 +58,7 @@ const char* type_name(std::uint16_t type) {
   }
 }
 
+// Reads tables of an ELF file within its bounds. Used by one thread.
 class Reader {
  public:
   explicit Reader(std::span<const char> file) : file_(file) {}

@@ -16,7 +16,7 @@ inline constexpr const char* kVersion = MORTISE_VERSION;
 using ExtensionHook = std::function<const void*(const char* id)>;
 
 // The mortise_host of one instance. Lives until the instance is destroyed; its address does not change. The functions
-// of mortise_host may be called on any thread.
+// of mortise_host may be called on any thread. Invariant: allocated_bytes_ counts what was allocated and not freed.
 class HostServices {
  public:
   HostServices(std::string instance_name, ExtensionHook extensions);

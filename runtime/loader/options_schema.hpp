@@ -26,7 +26,8 @@ struct Option {
   bool has_pattern = false;  // this option, or a part of it, has a pattern
 };
 
-// The checked schema of one component. Immutable after construction.
+// The checked schema of one component. Immutable after construction. Invariant: options_ lists the properties of the
+// schema in its order. Any thread may use it.
 class OptionsSchema {
  public:
   // Throws an Error that says what is wrong with the schema.

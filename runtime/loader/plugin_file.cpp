@@ -138,6 +138,7 @@ const mortise_module* described_by(Entry* entry) {
   return module;
 }
 
+// The plugin files of the process. A global, because dlopen gives each file to the whole process.
 struct Registry {
   std::mutex mutex;
   std::map<std::string, Image> images;  // by hash

@@ -26,7 +26,8 @@ void write_all(int fd, std::span<const char> bytes) {
 }  // namespace
 
 PrivateCopy::PrivateCopy(std::span<const char> bytes, const std::string& stem) {
-  static std::atomic<unsigned> counter{0};  // mkostemps alone may repeat the name of an unlinked file
+  // A static of the process, whose number is in the name: mkostemps alone may repeat the name of an unlinked file.
+  static std::atomic<unsigned> counter{0};
   const std::optional<std::string> kept = environment::read(environment::kPluginCopies);
   keep_ = kept.has_value();
   const std::string folder = kept.value_or(environment::temporary_folder());

@@ -11,7 +11,8 @@ namespace mortise {
 // A copy of a plugin file at a path that this process never used before, in $TMPDIR or /tmp. The destructor removes it;
 // an image that is mapped by then stays valid, and a process that dies leaves no file behind. With
 // MORTISE_PLUGIN_COPIES=DIR copies are made in DIR and stay there: for debuggers, profilers and sanitizers, which read
-// symbols from a file, and for machines whose /tmp is mounted noexec. Used by one thread.
+// symbols from a file, and for machines whose /tmp is mounted noexec. Used by one thread. Invariant: no other object
+// has the same path.
 class PrivateCopy {
  public:
   // `stem` becomes part of the name, so that a backtrace shows the plugin. Throws an Error if the copy cannot be

@@ -14,7 +14,7 @@
 namespace mortise {
 namespace {
 
-std::atomic<bool> expected{false};
+std::atomic<bool> expected{false};  // a global, because handlers of exit() take no argument
 
 // Builds a line for standard error without allocating memory, as signal handlers must.
 class Line {

@@ -16,7 +16,8 @@ namespace mortise {
 struct CallResult;
 class PartError;
 
-// Counts failures by part, function and code. Used by one thread at a time.
+// Counts failures by part, function and code. Used by one thread at a time. Invariant: a kind with a count was logged
+// once.
 class RepeatedMessages {
  public:
   // Gets every failure as "PART: FUNCTION: TEXT (CODE)"; may be empty.

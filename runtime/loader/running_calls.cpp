@@ -12,6 +12,7 @@
 namespace mortise {
 namespace {
 
+// Globals, because handlers of signals and of exit() read them.
 std::atomic<CallStack*> all_stacks{nullptr};
 CallRecord* record = nullptr;  // set once, before other threads read it
 

@@ -42,7 +42,8 @@ struct CallRecord {
 void record_calls(CallRecord& record);
 
 // The running calls of one thread, innermost last. (A plugin may call the host, which may call another plugin.) Never
-// freed: a thread that ends leaves its stack to a later thread. Written by its thread, read by any thread.
+// freed: a thread that ends leaves its stack to a later thread. Written by its thread, read by any thread. Invariant:
+// the frames below depth_ are calls that have not returned.
 class CallStack {
  public:
   static constexpr std::size_t kMaxDepth = 8;  // deeper calls are not recorded
@@ -87,6 +88,7 @@ class CallStack {
 };
 
 // Records one call into a plugin for the length of a scope. `part` must be a lasting text, `function` a static one.
+// Invariant: the call is on its thread's stack as long as this. Used by the calling thread.
 class RunningCall {
  public:
   RunningCall(const char* part, const char* function, CallKind kind) : stack_(CallStack::of_this_thread()) {

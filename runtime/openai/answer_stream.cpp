@@ -59,8 +59,8 @@ AnswerStream::AnswerStream(Engine& engine, Work work, StreamOrigin origin, std::
   for (Prompt& prompt : prompts_) {
     for (Choice& choice : prompt.choices) {
       choice.sent = progress_[choice.place.index];
-      if (!choice.sent.ended) ++num_open_;
-      choice.open = !choice.sent.ended;
+      if (!choice.sent.ended()) ++num_open_;
+      choice.open = !choice.sent.ended();
       if (!choice.open) choice.usage.completion_tokens = static_cast<std::int32_t>(choice.sent.num_tokens);
     }
   }
@@ -136,9 +136,9 @@ void AnswerStream::take(Choice& choice, Delta&& delta, std::string& events) {
     --num_open_;
   }
   if (finish == FinishReason::kError || finish == FinishReason::kAborted) return end_early(delta, events);
-  bool begins = !std::exchange(choice.seen.begun, true);
+  bool begins = std::exchange(choice.seen.stage, ChoiceProgress::Stage::kBegun) == ChoiceProgress::Stage::kNothing;
   const ChoiceProgress& have = choice.sent;
-  if (have.begun && (begins || choice.seen.num_tokens < have.num_tokens || choice.seen.num_bytes < have.num_bytes)) {
+  if (have.begun() && (begins || choice.seen.num_tokens < have.num_tokens || choice.seen.num_bytes < have.num_bytes)) {
     // The client already has this part, but the writer must see it, too.
     const Delta front = cut_front(delta, choice.seen, have);
     choice.seen.num_tokens += front.tokens.size();
@@ -147,7 +147,7 @@ void AnswerStream::take(Choice& choice, Delta&& delta, std::string& events) {
     writer_->write(choice.place, front, begins, chunks_);
     begins = false;
   }
-  if (have.ended || (finish == FinishReason::kNone && !begins && delta.tokens.empty() && delta.text.empty())) return;
+  if (have.ended() || (finish == FinishReason::kNone && !begins && delta.tokens.empty() && delta.text.empty())) return;
   write(choice, delta, begins, events);
 }
 
@@ -158,12 +158,12 @@ void AnswerStream::write(Choice& choice, const Delta& delta, bool begins, std::s
   choice.seen.num_bytes += delta.text.size();
   ChoiceProgress& progress = progress_[choice.place.index];
   for (const ChunkChoice& chunk : chunks_) {
-    progress.begun = true;
     if (chunk.stage != ChunkChoice::Stage::kBegun) {
       progress.num_tokens = choice.seen.num_tokens;
       progress.num_bytes = choice.seen.num_bytes;
     }
-    progress.ended = chunk.stage == ChunkChoice::Stage::kEnded;
+    progress.stage =
+        chunk.stage == ChunkChoice::Stage::kEnded ? ChoiceProgress::Stage::kEnded : ChoiceProgress::Stage::kBegun;
     add_event(chunk.json, events);
   }
 }

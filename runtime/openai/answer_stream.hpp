@@ -26,7 +26,7 @@ enum class StreamState {
 
 // The stream of one body: owns its requests from their submission to their end. Deltas that the client has not taken
 // are merged in the requests' channels, so a slow client never holds more than its finished answer in memory. Used by
-// one thread at a time.
+// one thread at a time. Invariant: num_open_ counts the choices without a finish.
 class AnswerStream {
  public:
   // Submits the requests. `head` is the JSON of a chunk up to its choices. `have` says how much of each choice the

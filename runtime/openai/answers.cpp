@@ -12,6 +12,7 @@
 namespace mortise {
 
 std::string new_id(std::string_view prefix) {
+  // thread_local: seeding takes long, and a generator is not thread-safe.
   thread_local std::mt19937_64 random{std::random_device{}()};
   return fmt::format("{}-{:016x}{:08x}", prefix, random(), random() & 0xffffffff);
 }
@@ -110,7 +111,7 @@ std::vector<std::int32_t> ids_of(const std::vector<TokenInfo>& tokens) {
 std::vector<bool> accepted_drafts(const std::vector<TokenInfo>& tokens) {
   std::vector<bool> accepted;
   accepted.reserve(tokens.size());
-  for (const TokenInfo& token : tokens) accepted.push_back(token.accepted_draft);
+  for (const TokenInfo& token : tokens) accepted.push_back(token.draft == DraftOutcome::kAccepted);
   return accepted;
 }
 

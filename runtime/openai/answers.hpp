@@ -38,7 +38,7 @@ nlohmann::ordered_json usage_json(const JobResult& result, const AnswerStamp& st
 
 // Texts of single tokens as they appear within a text: with the leading space that a decoder removes at the start of a
 // text. Bytes that are not a whole character become U+FFFD. With `as_ids` the text is "token_id:17". Used by one thread
-// at a time.
+// at a time. Invariant: the texts depend on the ids alone.
 class TokenTexts {
  public:
   TokenTexts(const Tokenizer& tokenizer, bool as_ids);  // `tokenizer` outlives it

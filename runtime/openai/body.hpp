@@ -16,7 +16,7 @@
 
 namespace mortise {
 
-// Reads the fields of one JSON object. Used by one thread.
+// Reads the fields of one JSON object. Used by one thread. Invariant: json_ is an object.
 class Body {
  public:
   // REQUIRES: `json` outlives this object. Throws if it is not a JSON object; the Error calls it `name`.

@@ -168,6 +168,7 @@ class CompletionChoice {
   std::optional<LogprobLists> lists_;
 };
 
+// Writes the chunks of a completions stream. Used by one thread at a time.
 class CompletionChunks : public ChunkWriter {
  public:
   CompletionChunks(const Tokenizer& tokenizer, std::shared_ptr<const CompletionOptions> options)

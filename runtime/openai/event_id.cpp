@@ -14,6 +14,7 @@ constexpr char kFieldEnd = '~', kChoiceEnd = '.', kPartEnd = '-';
 constexpr std::string_view kVersion = "1";
 constexpr std::size_t kMaxLength = 16384;
 
+// Reads the fields of a text one after the other. Used by one thread.
 class Fields {
  public:
   Fields(std::string_view text, char separator) : rest_(text), separator_(separator) {}
@@ -51,10 +52,10 @@ class Fields {
 ChoiceProgress read_choice(std::string_view text) {
   ChoiceProgress progress;
   if (text.empty()) return progress;
-  progress.begun = true;
+  progress.stage = ChoiceProgress::Stage::kBegun;
   if (text == "b") return progress;
   if (text.back() == 'e') {
-    progress.ended = true;
+    progress.stage = ChoiceProgress::Stage::kEnded;
     text.remove_suffix(1);
   }
   Fields parts(text, kPartEnd);
@@ -75,11 +76,12 @@ void append_progress(std::string& text, const std::vector<ChoiceProgress>& choic
   for (std::size_t i = 0; i < choices.size(); ++i) {
     const ChoiceProgress& choice = choices[i];
     if (i > 0) text += kChoiceEnd;
-    if (!choice.begun) continue;
-    if (choice.num_tokens == 0 && choice.num_bytes == 0 && !choice.ended) {
+    if (!choice.begun()) continue;
+    if (choice.num_tokens == 0 && choice.num_bytes == 0 && !choice.ended()) {
       text += 'b';
     } else {
-      fmt::format_to(std::back_inserter(text), "{}-{}{}", choice.num_tokens, choice.num_bytes, choice.ended ? "e" : "");
+      fmt::format_to(std::back_inserter(text), "{}-{}{}", choice.num_tokens, choice.num_bytes,
+                     choice.ended() ? "e" : "");
     }
   }
 }

@@ -12,9 +12,16 @@ namespace mortise {
 
 // How much of a choice a client has received.
 struct ChoiceProgress {
-  bool begun = false;  // a role or the echoed prompt
-  bool ended = false;  // the finish reason
+  enum class Stage {
+    kNothing,
+    kBegun,  // a role or the echoed prompt, and num_tokens tokens
+    kEnded,  // also the finish reason
+  };
+  Stage stage = Stage::kNothing;
   std::uint64_t num_tokens = 0, num_bytes = 0;
+
+  bool begun() const { return stage != Stage::kNothing; }
+  bool ended() const { return stage == Stage::kEnded; }
 };
 
 // The part that all event ids of a stream have in common.

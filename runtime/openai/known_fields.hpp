@@ -23,7 +23,7 @@ bool is_known_field(std::string_view name);
 // ASCII, without quotes that a header would have to escape; long names and long lists are cut. "" if `names` is empty.
 std::string unknown_fields_text(std::string_view url, const std::vector<std::string>& names);
 
-// Logs each unknown name once. Thread-safe.
+// Logs each unknown name once. Thread-safe. Invariant: a name in seen_ was logged.
 class UnknownFieldLog {
  public:
   // Returns the unknown names of the body, logged before or not.

@@ -27,7 +27,7 @@ struct ScoreTokens {
 //     alone. If no token is left, they are those behind the tokens that the prompt and both texts together have in
 //     common.
 // Tokens of the post-processor go in front of the prompt (unless it begins with their text), never in front of a
-// completion.
+// completion. Invariant: if the prompt is a text, context_ and spaces_ together are it.
 class ScoreSplitter {
  public:
   // REQUIRES: `tokenizer` and `prompt` outlive this object. Throws an Error if the prompt is neither text nor a list of

@@ -29,7 +29,8 @@ struct ChunkChoice {
   Stage stage = Stage::kTokens;
 };
 
-// Writes the chunks of a stream. Sees the deltas of each choice in order. Used by one thread at a time.
+// Writes the chunks of a stream. Sees the deltas of each choice in order. Used by one thread at a time. Invariant: the
+// chunks of a choice, joined, are its answer.
 class ChunkWriter {
  public:
   virtual ~ChunkWriter() = default;
@@ -38,6 +39,7 @@ class ChunkWriter {
   virtual void write(const ChoicePlace& place, const Delta& delta, bool begins, std::vector<ChunkChoice>& chunks) = 0;
 };
 
+// Independent fields of the API: each combination has a meaning.
 struct StreamOptions {
   bool wanted = false;
   bool usage_at_the_end = false;  // stream_options.include_usage

@@ -17,6 +17,7 @@ constexpr unsigned kGetTabUp = 11, kSetTabUp = 15;
 constexpr std::uint8_t kInteger = 3, kFloat = 19, kShortText = 4, kLongText = 20;
 constexpr std::int8_t kAbsoluteLine = -128;
 
+// Reads the global variables that a compiled Lua chunk uses. Used by one thread.
 class ChunkReader {
  public:
   explicit ChunkReader(std::string_view bytes) : bytes_(bytes) {}

@@ -15,6 +15,7 @@ constexpr int kMaxDepth = 32;  // also stops at tables that contain themselves
 constexpr std::size_t kMaxValues = 10'000;
 constexpr std::size_t kMaxTextBytes = std::size_t{1} << 20;
 
+// Turns a Lua value into JSON, within limits on its size. Used by the thread of the Lua state.
 class Reader {
  public:
   explicit Reader(lua_State* L) : L_(L) {}

@@ -25,6 +25,7 @@
 
 namespace mortise {
 
+// A Lua state. Invariant: bytes_ <= max_bytes_, and the stack is empty between two calls. Used by one thread at a time.
 class LuaState {
  public:
   explicit LuaState(std::size_t max_bytes);

@@ -79,8 +79,8 @@ RequestRoute parse_route(const nlohmann::json& route) {
                                                 "a whole number of 32 bits"),
           .group = route_field<std::string>(route, "group", is_text("group"), "a text"),
           .proposer = route_field<std::string>(route, "proposer", is_text("proposer"), "a text"),
-          .max_draft_tokens = route_field<std::int32_t>(route, "max_draft_tokens", is_integer("max_draft_tokens", 0),
-                                                        "a whole number from 0")};
+          .max_drafts = route_field<std::int32_t>(route, "max_draft_tokens", is_integer("max_draft_tokens", 0),
+                                                  "a whole number from 0")};
 }
 
 }  // namespace

@@ -28,12 +28,13 @@ struct RequestRoute {
   std::optional<std::int32_t> priority;
   std::optional<std::string> group;
   std::optional<std::string> proposer;  // a proposer of the pipeline, or "none"
-  std::optional<std::int32_t> max_draft_tokens;
+  std::optional<std::int32_t> max_drafts;
 };
 
 // A script after it has run. Movable; the descriptions move with it. A callback that does not return in time is
 // abandoned (callback_thread.hpp): its caller gets an Error (kInternal), and every later caller gets one (kUnavailable)
-// until it has returned. Used by one thread at a time, callbacks included.
+// until it has returned. Used by one thread at a time, callbacks included. Invariant: pipelines() never changes after
+// load.
 class PipelineScript {
  public:
   // Runs the script. Throws an Error with file and line. Loads no model.

@@ -17,6 +17,7 @@ bool ended_early(FinishReason finish) {
   return finish == FinishReason::kAborted || finish == FinishReason::kError;
 }
 
+// Compares one choice of two runs and adds the differences to a Comparison. Used by one thread.
 class ChoiceComparer {
  public:
   ChoiceComparer(std::size_t choice, const Request& request, const ComparisonNames& names, Comparison& result)

@@ -18,6 +18,7 @@
 
 namespace mortise {
 
+// Invariant: records are written in the order in which requests ended. Thread-safe.
 class Recorder {
  public:
   // Creates the log or continues it. Requests of an earlier run stay; a line that a killed run left incomplete is

@@ -11,7 +11,7 @@
 namespace mortise {
 
 // Computes log probabilities even for requests that do not ask for them; their front ends do not see them. Outlives the
-// engine. Thread-safe if `take` and `before` are.
+// engine. Thread-safe if `take` and `before` are. Invariant: each request is taken once, complete.
 class RequestCollector : public RequestWatcher {
  public:
   // `take` gets a request when its last choice has ended, on a delivery thread, before its front end learns of the end.

@@ -26,7 +26,7 @@ Runner::Runner(std::shared_ptr<ModelStack> stack, const RunnerSizes& sizes)
   limits_.block_size = stack_->block_size();
   // After a full acceptance the last draft and the bonus token run in one batch. Such steps are common enough for a
   // graph.
-  limits_.max_draft_tokens = 1;
+  limits_.max_drafts = 1;
 }
 
 Runner::~Runner() = default;
@@ -276,7 +276,7 @@ RunnerStats Runner::stats() const {
   stats.num_graph_replays = execution_->num_graph_replays();
   stats.num_forgotten = kv_->num_forgotten();
   stats.num_free_blocks = kv_->cache().num_free();
-  stats.num_cached_blocks = kv_->cache().num_cached();
+  stats.num_cached_free_blocks = kv_->cache().num_cached_free();
   stats.num_blocks = kv_->cache().num_blocks();
   return stats;
 }

@@ -26,12 +26,12 @@ struct RunnerStats {
   std::uint64_t num_steps = 0, num_passes = 0, num_rows = 0, num_graph_replays = 0;
   std::uint64_t num_forgotten = 0;  // sequences that lost their KV to others
   std::size_t num_sequences = 0;
-  // Cached blocks are kept for their prefix and held by no sequence. The other blocks of num_blocks are held.
-  std::size_t num_free_blocks = 0, num_cached_blocks = 0, num_blocks = 0;
+  // Cached free blocks are kept for their prefix and held by no sequence. The other blocks of num_blocks are held.
+  std::size_t num_free_blocks = 0, num_cached_free_blocks = 0, num_blocks = 0;
 };
 
-// A draft model and the tokens of its sequences. Invariant: a sequence has KV for a prefix of its tokens. Engine thread
-// only.
+// A draft model and the tokens of its sequences. Invariant: a sequence has KV for a prefix of its tokens. Engine's
+// thread only.
 class Runner {
  public:
   // `stack` has loaded its weights.
@@ -45,7 +45,7 @@ class Runner {
   void activate_model();
   void activate_kv(std::int32_t num_blocks, const std::function<void()>& step_meanwhile);
 
-  // As specified in mortise/ext/runner.h. Throw Errors. Engine thread only.
+  // As specified in mortise/ext/runner.h. Throw Errors. Engine's thread only.
   void update(const mortise_runner_tokens& tokens);
   // A step in two calls: the first finds all errors of the arguments; the second may follow only if there were none.
   void begin_step(const mortise_runner_step& step);

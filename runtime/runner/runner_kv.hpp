@@ -1,6 +1,6 @@
 // runtime/runner/runner_kv.hpp: the KV blocks of a runner: which sequence holds which, which prefixes are cached, and
 // which sequence gives way when the pool is full. Lack of memory is no failure: a sequence that gets no blocks is
-// computed later. Engine thread only.
+// computed later. Engine's thread only.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +15,8 @@ namespace mortise {
 
 using RunnerSequences = std::unordered_map<std::uint64_t, RunnerSequence>;
 
+// Invariant: the blocks of a runner's sequence have room for its tokens with KV, or the sequence has none. Engine's
+// thread only.
 class RunnerKv {
  public:
   RunnerKv(std::int32_t num_blocks, std::int32_t block_size, bool prefix_cache)

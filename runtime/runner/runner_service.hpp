@@ -26,7 +26,7 @@ struct TargetPool {
 };
 
 // Opens, activates and closes the runners that proposers ask for. Used by the thread that opens the pipeline, then by
-// the engine's thread.
+// the engine's thread. Invariant: each open runner has one slot.
 class RunnerService {
  public:
   // `device` is active. The service outlives the proposers.

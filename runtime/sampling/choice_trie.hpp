@@ -14,6 +14,7 @@
 
 namespace mortise {
 
+// Invariant: the edges of a node ascend by token, and edge i leads to node i + 1. Immutable, so any thread may use it.
 class ChoiceTrie {
  public:
   using Node = std::int32_t;

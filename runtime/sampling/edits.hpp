@@ -16,7 +16,8 @@ using LogitEdit = mortise_logit_edit;
 
 // The edits of a sequence's next row. They are updated with each generated token, so a step costs only the changes, and
 // changes() lets a device update its copy. The index of an edit never changes. Penalties follow vLLM: repetition counts
-// prompt and output, frequency and presence only the output. Used by one thread at a time.
+// prompt and output, frequency and presence only the output. Used by one thread at a time. Invariant: each token has at
+// most one edit.
 class SequenceEdits {
  public:
   // `params` outlives this object.

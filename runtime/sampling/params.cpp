@@ -7,8 +7,8 @@
 namespace mortise {
 namespace {
 
-// As much text as the longest stop string is held back. (Choices have no such limit: they are tokenised when the
-// request arrives.)
+// Limits the text that is withheld, which may be as long as the longest stop string. (Choices have no such limit: they
+// are tokenised when the request arrives.)
 constexpr std::size_t kMaxStopBytes = 16384;
 constexpr std::size_t kMaxGuidedChoices = 65536;
 constexpr std::size_t kMaxGuidedChoiceBytes = std::size_t{4} << 20;

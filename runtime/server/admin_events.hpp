@@ -9,6 +9,7 @@
 
 namespace mortise {
 
+// The latest events. Invariant: the oldest line comes first. Thread-safe.
 class AdminEvents {
  public:
   static constexpr std::size_t kMaxKept = 1000;  // older events are dropped

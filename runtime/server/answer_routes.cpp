@@ -28,6 +28,7 @@ void leave_out_event_ids(nlohmann::json& body) {
   if (options.is_object()) options.emplace("include_event_ids", false);
 }
 
+// The handlers of the routes that run models. Any worker may call them.
 class Answering {
  public:
   Answering(const Models& models, std::chrono::seconds timeout) : models_(models), timeout_(timeout) {}

@@ -8,7 +8,7 @@
 
 namespace mortise {
 
-// The keys of a server. Constant, so any thread may use it.
+// The keys of a server. Constant, so any thread may use it. Invariant: only hashes of keys are kept.
 class ApiKeys {
  public:
   explicit ApiKeys(const std::vector<std::string>& keys);

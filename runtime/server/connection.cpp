@@ -170,7 +170,7 @@ class HttpConnection : public Connection, public std::enable_shared_from_this<Ht
 
   struct ReadLimit {
     asio::steady_timer timer;
-    bool late = false, done = false;
+    enum class State { kReading, kLate, kEnded } state = State::kReading;
   };
 
   // Reads with a time limit; sets `error` to timeout. Not the stream's own time limit, which closes the socket: the
@@ -181,17 +181,16 @@ class HttpConnection : public Connection, public std::enable_shared_from_this<Ht
     const auto limit = std::make_shared<ReadLimit>(asio::steady_timer(executor_, time));
     cancel_when_late(limit);
     co_await read();
-    limit->done = true;
+    if (std::exchange(limit->state, ReadLimit::State::kEnded) == ReadLimit::State::kLate) error = beast::error::timeout;
     limit->timer.cancel();
-    if (limit->late) error = beast::error::timeout;
   }
 
   // Cancels repeatedly, because a read that consists of several pieces continues if the cancel comes between two of
   // them.
   void cancel_when_late(const std::shared_ptr<ReadLimit>& limit) {
     limit->timer.async_wait([self = shared_from_this(), limit](const ErrorCodeOf&) {
-      if (limit->done) return;
-      limit->late = true;
+      if (limit->state == ReadLimit::State::kEnded) return;
+      limit->state = ReadLimit::State::kLate;
       ErrorCodeOf ignored;
       self->stream_.socket().cancel(ignored);
       limit->timer.expires_after(std::chrono::milliseconds(50));

@@ -30,7 +30,8 @@ struct ServerState {
   std::atomic<bool> closing = false;   // each connection ends after its answer
 };
 
-// A connection as the server sees it. Its work runs on the strand of its socket.
+// A connection as the server sees it. Its work runs on the strand of its socket. Invariant: it handles one request at a
+// time.
 class Connection {
  public:
   virtual ~Connection() = default;

@@ -51,10 +51,10 @@ Labels with(const Labels& labels, std::string name, std::string value) {
 void add_load(Families& to, const EngineStats& stats, const Labels& of) {
   to.gauge("vllm:num_requests_running", "Sequences that run.", of, stats.num_running);
   to.gauge("vllm:num_requests_waiting", "Sequences that wait for their first step.", of, stats.num_waiting);
-  const double held = stats.num_blocks - stats.num_free_blocks - stats.num_cached_blocks;
+  const double held = stats.num_blocks - stats.num_free_blocks - stats.num_cached_free_blocks;
   to.gauge("vllm:kv_cache_usage_perc", "Share of the KV blocks that sequences hold, from 0 to 1.", of,
            stats.num_blocks > 0 ? held / stats.num_blocks : 0);
-  to.gauge("mortise_kv_cached_blocks", "KV blocks kept for their prefix alone.", of, stats.num_cached_blocks);
+  to.gauge("mortise_kv_cached_blocks", "KV blocks kept for their prefix alone.", of, stats.num_cached_free_blocks);
   to.counter("vllm:num_preemptions_total", "Sequences that gave their KV blocks up.", of, stats.num_preemptions);
 }
 
@@ -107,9 +107,9 @@ void add_speculation(Families& to, const SpeculationStats& stats, const Labels& 
   for (const ProposerStats& proposer : stats.proposers) {
     sum.add(proposer);
     const Labels named = with(of, "proposer", proposer.name);
-    to.counter("mortise_draft_tokens_total", "Tokens that a proposer drafted.", named, proposer.num_draft_tokens);
+    to.counter("mortise_draft_tokens_total", "Tokens that a proposer drafted.", named, proposer.num_drafts);
     to.counter("mortise_accepted_tokens_total", "Of them, those that the model verified.", named,
-               proposer.num_accepted_tokens);
+               proposer.num_accepted);
     for (std::size_t i = 0; i < proposer.drafted_at.size(); ++i) {
       const Labels at = with(named, "position", std::to_string(i));
       to.counter("mortise_draft_tokens_per_position_total", "Drafted tokens by position in the draft.", at,
@@ -120,8 +120,8 @@ void add_speculation(Families& to, const SpeculationStats& stats, const Labels& 
   }
   if (stats.proposers.empty()) return;
   to.counter("vllm:spec_decode_num_drafts_total", "Drafts: of a sequence and step.", of, sum.num_verified);
-  to.counter("vllm:spec_decode_num_draft_tokens_total", "Drafted tokens.", of, sum.num_draft_tokens);
-  to.counter("vllm:spec_decode_num_accepted_tokens_total", "Accepted tokens.", of, sum.num_accepted_tokens);
+  to.counter("vllm:spec_decode_num_draft_tokens_total", "Drafted tokens.", of, sum.num_drafts);
+  to.counter("vllm:spec_decode_num_accepted_tokens_total", "Accepted tokens.", of, sum.num_accepted);
   for (std::size_t i = 0; i < sum.accepted_at.size(); ++i) {
     to.counter("vllm:spec_decode_num_accepted_tokens_per_pos_total", "Accepted tokens by position in the draft.",
                with(of, "position", std::to_string(i)), sum.accepted_at[i]);

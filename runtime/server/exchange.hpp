@@ -14,6 +14,7 @@
 
 namespace mortise {
 
+// Invariant: at most one answer or stream is accepted. Thread-safe; the connection's strand takes the answer.
 class Exchange : public std::enable_shared_from_this<Exchange> {
  public:
   // `executor`: the connection's strand.

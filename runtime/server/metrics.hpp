@@ -15,7 +15,7 @@
 
 namespace mortise {
 
-// Measures the times of one model's answers. Thread-safe.
+// Measures the times of one model's answers. Thread-safe. Invariant: each choice is counted once, at its end.
 class AnswerMetrics : public AnswerObserver {
  public:
   AnswerMetrics(prometheus::Registry& registry, const std::string& model);
@@ -37,7 +37,8 @@ class AnswerMetrics : public AnswerObserver {
   const std::string model_;
 };
 
-// Counts all answers by HTTP status, including those of requests that reached no model. Thread-safe.
+// Counts all answers by HTTP status, including those of requests that reached no model. Thread-safe. Invariant: each
+// answer is counted once.
 class HttpAnswers {
  public:
   explicit HttpAnswers(prometheus::Registry& registry);

@@ -33,13 +33,13 @@ asio::awaitable<void> watch(tcp::socket& socket, std::shared_ptr<void> /*owner*/
     co_await timer.async_wait(into(error));
   }
   if (error || !socket.is_open()) co_return;
-  state->sends_no_more = true;
+  state->peer = PeerWatch::Peer::kSendsNoMore;
   if ((events_of(socket) & (POLLERR | POLLHUP)) == 0) {
     changed();
     co_await socket.async_wait(tcp::socket::wait_error, into(error));
     if (error) co_return;
   }
-  state->gone = true;
+  state->peer = PeerWatch::Peer::kGone;
   changed();
 }
 

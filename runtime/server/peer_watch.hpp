@@ -10,12 +10,13 @@
 namespace mortise {
 
 // Watches one client. A client that sends no more may have ended, or may still read (after shutdown()). Only a write
-// can tell: a client that has ended answers it with a reset. Used on the socket's strand.
+// can tell: a client that has ended answers it with a reset. Used on the socket's strand. Invariant: once gone, the
+// client stays gone.
 class PeerWatch {
  public:
+  enum class Peer { kSends, kSendsNoMore, kGone };
   struct State {
-    bool sends_no_more = false;
-    bool gone = false;
+    Peer peer = Peer::kSends;
     boost::asio::cancellation_signal stop;
   };
 
@@ -26,8 +27,8 @@ class PeerWatch {
   PeerWatch(const PeerWatch&) = delete;
   PeerWatch& operator=(const PeerWatch&) = delete;
 
-  bool sends_no_more() const { return state_->sends_no_more; }
-  bool gone() const { return state_->gone; }
+  bool sends_no_more() const { return state_->peer != Peer::kSends; }
+  bool gone() const { return state_->peer == Peer::kGone; }
 
  private:
   const std::shared_ptr<State> state_;

@@ -27,7 +27,8 @@ struct Route {
   std::function<void(const std::shared_ptr<Exchange>&)> handle;
 };
 
-// The routes of a server. Constant while the server runs, so any thread may use it.
+// The routes of a server. Constant while the server runs, so any thread may use it. Invariant: routes_ is searched in
+// order, and the first match wins.
 class Router {
  public:
   void add(Route route) { routes_.push_back(std::move(route)); }

@@ -25,7 +25,8 @@
 namespace mortise {
 
 // An HTTP server. The thread that calls run() waits; io threads serve connections, workers run handlers, and a control
-// strand handles the life of the server.
+// strand handles the life of the server. Invariant: the stages of its end (draining, closing, handed over) change on
+// that strand only.
 class Server {
  public:
   // Connections to `listening` wait until run(). Throws an Error about the certificate. `answers` outlives the server.

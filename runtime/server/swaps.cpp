@@ -38,9 +38,7 @@ nlohmann::ordered_json parts_json(const std::vector<ServedPart>& list) {
 namespace {
 
 nlohmann::ordered_json drafts_json(const VerifiedFigures::Drafts& drafts) {
-  return {{"draft_tokens", drafts.num_draft_tokens},
-          {"accepted_tokens", drafts.num_accepted_tokens},
-          {"draft_s", drafts.seconds}};
+  return {{"draft_tokens", drafts.num_drafts}, {"accepted_tokens", drafts.num_accepted}, {"draft_s", drafts.seconds}};
 }
 
 nlohmann::ordered_json verified_json(const VerifiedFigures& figures) {

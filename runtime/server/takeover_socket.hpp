@@ -13,7 +13,7 @@
 namespace mortise {
 
 // Owns the socket and its file. A takeover passes both on to the new process, including the takeovers that wait in the
-// queue. Used by one thread at a time.
+// queue. Used by one thread at a time. Invariant: the file at path_ is removed only if it is still this socket's.
 class TakeoverSocket {
  public:
   // Listens at `path`. Replaces a socket of this user at which no process listens, as a killed server leaves it. Throws

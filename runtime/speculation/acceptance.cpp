@@ -5,9 +5,9 @@
 namespace mortise {
 namespace {
 
-constexpr double kFade = 0.95;                // a verification: an outcome counts for about 20
-constexpr double kSharedFade = 1 - 1.0 / 64;  // a step
-constexpr double kFirstRate = 0.7;            // published draft models lie around it
+constexpr double kFade = 0.95;                // per verification: the estimate follows the last 20 or so
+constexpr double kSharedFade = 1 - 1.0 / 64;  // per step
+constexpr double kFirstRate = 0.7;            // typical of published draft models
 constexpr double kFirstWeight = 2;
 
 std::size_t index_of(std::int32_t position) {
@@ -61,7 +61,8 @@ void SharedAcceptance::end_step() {
   counts_.follow(step_, kSharedFade);
   step_ = {};
   double rate = kFirstRate;
-  for (std::size_t at = 0; at < rates_.size(); ++at) {  // where little was decided on, as at the position before
+  // with few decisions here, the rate is near that of the previous position
+  for (std::size_t at = 0; at < rates_.size(); ++at) {
     rate = (counts_.stood[at] + kFirstWeight * rate) / (counts_.decided[at] + kFirstWeight);
     rates_[at] = rate;
   }

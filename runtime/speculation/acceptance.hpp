@@ -1,4 +1,4 @@
-// runtime/speculation/acceptance.hpp: estimates how likely the drafts of a sequence are to be accepted. Engine thread
+// runtime/speculation/acceptance.hpp: estimates how likely the drafts of a sequence are to be accepted. Engine's thread
 // only.
 #pragma once
 
@@ -9,6 +9,7 @@ namespace mortise {
 
 // Counts of verified drafts by their position in the draft, because proposers differ: a repeated text is accepted to
 // the end or fails at once, while a small model errs anywhere. Drafts after a rejected draft are not counted.
+// Invariant: at each position accepted <= decided. Engine's thread only.
 struct OutcomeCounts {
   static constexpr std::size_t kPositions = 8;  // the last position counts all later ones too
   std::array<double, kPositions> stood{}, decided{};
@@ -25,6 +26,7 @@ struct OutcomeCounts {
 class Acceptance;
 
 // The acceptance of all sequences of a kind. It is the prior for each of them, with a weight that is learnt too.
+// Engine's thread only. Invariant: rates_ and the weight change only in end_step().
 class SharedAcceptance {
  public:
   SharedAcceptance();
@@ -46,7 +48,7 @@ class SharedAcceptance {
   std::size_t best_ = 1;
 };
 
-// The acceptance of one sequence.
+// The acceptance of one sequence. Engine's thread only. Invariant: counts_ has only outcomes of this sequence.
 class Acceptance {
  public:
   void add(std::int32_t max_drafts, std::int32_t num_drafts, std::int32_t num_accepted);
@@ -56,7 +58,7 @@ class Acceptance {
     return rate(position, shared.rate(position), shared.weight());
   }
   double rate(std::int32_t position, double prior, double weight) const;
-  // The fraction of the drafts asked for that the proposer makes: it may have none.
+  // The fraction of the requested drafts that the proposer makes: it may have none.
   double yield(const SharedAcceptance& shared) const;
 
  private:

@@ -7,20 +7,24 @@
 namespace mortise {
 namespace {
 
-constexpr std::int32_t kStepsBetween = 64;    // probes of the same kind of a whole batch
-constexpr std::int32_t kStepsBetweenNew = 4;  // of a size that is not known yet
-constexpr double kWorthAProbe = 0.3;   // of a step: longer drafts that lose more will not turn out to be the best
-constexpr double kPlausible = 0.5;     // of the best rate: a step without drafts is not taken for twice as fast
-constexpr double kLargestBudget = 50;  // steps: a probe that waited for ever would come all at once
-constexpr double kLargestDebt = 5;     // steps: drafts after one that stood may come before there is a budget
-constexpr double kUsualLength = 128;   // generated tokens of a sequence, until some have ended
-constexpr double kMostEnded = 64;      // sequences that tell how long the others get
-constexpr double kAtOnce = 0.125;      // of a draft: what a token to catch up with costs, until that was measured
-constexpr double kHysteresis = 1.03;   // near the point where drafting begins to pay, back and forth costs more
-// Of the time, at most, that goes into choosing; and what a draft that is weighed takes (0.06 to 0.12 us where
-// measured).
+constexpr std::int32_t kStepsBetween = 64;    // steps between two probes of the same kind of a whole batch
+constexpr std::int32_t kStepsBetweenNew = 4;  // the same while the cost of the probed size is unknown
+constexpr double kWorthAProbe = 0.3;          // longer drafts are tried only if they cost at most this part of a step
+constexpr double kPlausible = 0.5;  // a step without drafts is tried only if it may reach this part of the best rate
+// in steps: otherwise a probe that never comes would save up for a burst of probes
+constexpr double kLargestBudget = 50;
+// in steps: after an accepted probe, drafts may continue before the budget covers them
+constexpr double kLargestDebt = 5;
+constexpr double kUsualLength = 128;  // generated tokens of a sequence, assumed until some have ended
+constexpr double kMostEnded = 64;     // the mean length follows about so many ended sequences
+// part of a draft's cost: assumed cost of a token to catch up with, until it is measured
+constexpr double kAtOnce = 0.125;
+// gain needed to change between drafting and not, because changing back and forth costs more
+constexpr double kHysteresis = 1.03;
+// Choosing may take this part of the time. Weighing one draft takes kSecondsPerItem (measured: 0.06 to 0.12 us).
 constexpr double kChoiceShare = 0.0075, kSecondsPerItem = 8e-8;
-constexpr std::size_t kFineness = 8;  // of many drafts, numbers that differ by less than this part are one choice
+// numbers of drafts that differ by less than 1/kFineness of their size are one choice
+constexpr std::size_t kFineness = 8;
 
 }  // namespace
 
@@ -49,7 +53,7 @@ void AdaptiveLengths::choose(std::span<const Candidate> candidates) {
   end_choice(candidates);
 }
 
-// The last choice stands for a while, if the batch is about as large as then.
+// Returns whether the last choice stays for this step: for some steps, if the batch has about the same size.
 bool AdaptiveLengths::may_wait(std::span<const Candidate> candidates) {
   if (--steps_to_choice_ < 0) return false;
   return size_bucket(static_cast<std::int32_t>(candidates.size())) == size_bucket(num_candidates_);
@@ -66,13 +70,13 @@ void AdaptiveLengths::begin_choice(std::span<const Candidate> candidates) {
   for (auto& [bits, kind] : kinds_) {
     kind.one = kind.costs.curve(1);
     kind.all = kind.costs.curve(std::max(kind.num_candidates, 1));
-    // Until it was measured: never so much that no probe could pay for it.
+    // Until the cost is measured, it is assumed so low that a probe can pay for it.
     const double draft_s = kind.all.known() ? kind.all.at(1) / std::max(kind.num_candidates, 1) : 0;
     kind.catch_up_s = kind.costs.catch_up_s().value_or(kAtOnce * std::min(draft_s, kProbeShare / 2 * last_step_s_));
   }
 }
 
-// What `measured` needs to know of the step.
+// Counts what measured() needs to know about the step.
 void AdaptiveLengths::end_choice(std::span<const Candidate> candidates) {
   ask_nobody();
   for (auto& [bits, kind] : kinds_) kind.num_unseen = 0;
@@ -105,12 +109,12 @@ void AdaptiveLengths::ended(std::int32_t num_generated) {
 
 double AdaptiveLengths::tokens_left(const Candidate& candidate) const {
   const double usual = num_ended_ > 0 ? usual_length_ : kUsualLength;
-  // One that is longer than usual is taken to be half through.
+  // A sequence that is already longer than usual is assumed to be halfway.
   const double left = std::max<double>(usual - candidate.num_generated, candidate.num_generated);
   return std::max(1.0, std::min<double>(left, candidate.most_left));
 }
 
-// Every draft that could be asked for, the most promising first; a sequence's own follow each other.
+// Lists every draft that could be requested, the most promising first. The drafts of one sequence stay in order.
 void AdaptiveLengths::collect_items(std::span<const Candidate> candidates) {
   items_.clear();
   for (std::size_t i = 0; i < candidates.size(); ++i) {
@@ -124,14 +128,14 @@ void AdaptiveLengths::collect_items(std::span<const Candidate> candidates) {
       items_.push_back({chance, rows, 0, &kind, static_cast<std::int32_t>(i), depth});
     }
     if (candidates[i].limit == 0) continue;
-    // What it has to catch up with is paid for by all the steps that it has left.
+    // The cost of catching up is shared by all steps that the sequence has left.
     const double steps = std::max(1.0, tokens_left(candidates[i]) / tokens);
     (items_.end() - candidates[i].limit)->catch_up_s = kind.catch_up_s * state.num_unseen / steps;
   }
   std::ranges::stable_sort(items_, std::greater<>(), &Item::chance);
 }
 
-// The best number of items of those whose depth is at most `most`.
+// Returns the best number of items among those with a depth of at most `most`.
 AdaptiveLengths::Choice AdaptiveLengths::best_choice(std::int32_t most) {
   ask_nobody();
   const double num_seqs = num_candidates_;
@@ -211,8 +215,8 @@ void AdaptiveLengths::probe(std::span<const Candidate> candidates, const Choice&
   if (steps_since_longer_ >= between) probe_all(candidates, best, Probe::kLonger);
 }
 
-// One draft for each sequence that gets none, when the budget has it for all of them together: what drafting costs
-// costs it once.
+// Requests one draft for each sequence without drafts, if the budget covers all of them together: a step's fixed cost
+// of drafting is then paid once.
 bool AdaptiveLengths::probe_zeros(std::span<const Candidate> candidates, const Choice& best) {
   std::vector<DraftState*> probed;
   double catch_up = 0;
@@ -244,7 +248,7 @@ bool AdaptiveLengths::probe_zeros(std::span<const Candidate> candidates, const C
     const double for_those_that_stood = probe_those([&](std::size_t i) { return candidates[i].state->probe_stood; });
     if (!probed.empty()) return pay(for_those_that_stood);
   }
-  // Will the budget be there, or does what proposers have to catch up with grow faster?
+  // Decides whether the budget will ever cover the probe, or the cost of catching up grows faster than the budget.
   double grows = 0;
   for (const auto& [bits, kind] : kinds_) grows += kind.catch_up_s * kind.num_candidates;
   const bool grows_faster = grows > kProbeShare * last_step_s_;
@@ -256,7 +260,7 @@ bool AdaptiveLengths::probe_zeros(std::span<const Candidate> candidates, const C
   return false;
 }
 
-// The whole batch without drafts, or with all it can use.
+// Probes a step of the whole batch without drafts, or with all drafts that it can use.
 bool AdaptiveLengths::probe_all(std::span<const Candidate> candidates, const Choice& best, Probe probe) {
   const bool with_drafts = probe == Probe::kLonger;
   bool differs = false;
@@ -300,11 +304,11 @@ void AdaptiveLengths::measured(const StepTimes& times) {
   last_step_s_ = times.draft_s + times.rest_s;
   budget_s_ = std::min(budget_s_ + kProbeShare * last_step_s_, kLargestBudget * last_step_s_);
   step_costs_.add(times.num_seqs, times.num_rows, times.rest_s);
-  // A probe that was not measured, since the device prepared itself for its size, comes again.
+  // A probe may not be measured because the device prepared itself for its size in that step. It is then repeated.
   if (probe_ == Probe::kWithout) steps_since_without_ = 0;
   if (probe_ == Probe::kLonger) steps_since_longer_ = 0;
   if (times.num_drafting == 0) return;
-  // The time is that of all kinds; those asked for more sequences are taken to have had more of it.
+  // The time is that of all kinds together. It is divided by the number of sequences that were asked for drafts.
   std::int32_t all_asked = 0;
   for (const auto& [bits, kind] : kinds_) all_asked += kind.num_drafting;
   for (auto& [bits, kind] : kinds_) {

@@ -12,7 +12,7 @@
 //            little. At length 0, a probe that makes a step p times as long comes every (p - 1) / kProbeShare steps.
 //   Pace     Choosing takes time too. If steps are short and sequences are many, lengths are kept for several steps.
 //
-// Engine thread only.
+// Engine's thread only.
 #pragma once
 
 #include <cstdint>
@@ -25,16 +25,18 @@
 
 namespace mortise {
 
-// The state of one sequence.
+// The state of one sequence. Engine's thread only.
 struct DraftState {
   std::uint32_t kind = 0;  // which proposers may draft; sequences of a kind share a prior
   Acceptance acceptance;
   std::int32_t length = 0;      // chosen for this step
   std::int32_t best = -1;       // best known length; probes differ from it. -1: not chosen yet
   std::int32_t num_unseen = 0;  // tokens since a proposer was last asked for its drafts
-  bool probe_stood = false;     // the last draft was accepted: at length 0 another probe follows
+  bool probe_stood = false;     // the last draft was accepted: at length 0, another probe follows
 };
 
+// The choice of lengths for one engine. Invariant: the budget pays for every step that is expected to be worse than the
+// best known one. Engine's thread only.
 class AdaptiveLengths {
  public:
   static constexpr double kProbeShare = 0.005;
@@ -63,7 +65,7 @@ class AdaptiveLengths {
   void measured(const StepTimes& times);
 
  private:
-  // Sequences that the same proposers may draft for. Each kind has its own drafting costs: one proposer looks up a
+  // Sequences that the same proposers may draft for. Each kind has its own drafting costs: one proposer searches a
   // text, another runs a model.
   struct Kind {
     SharedAcceptance acceptance;

@@ -5,12 +5,13 @@
 namespace mortise {
 namespace {
 
-// Generated tokens that must be found in the prediction, and those that are compared: the place where most of them
-// stand is taken, and of several the first.
+// A lookup compares the last kMostMatch generated tokens with the prediction and needs kLeastMatch equal ones. The
+// place with the most equal tokens wins; of several, the first.
 constexpr std::size_t kLeastMatch = 2, kMostMatch = 8;
-// At a wrong place fewer tokens than these stand in a row, as a rule. Behind so many what was passed over is gone.
+// After so many accepted tokens in a row the place is right, so later lookups begin behind it. At a wrong place fewer
+// tokens match.
 constexpr std::size_t kSure = 4;
-constexpr std::size_t kLongest = std::size_t{1} << 20;  // drafts at once
+constexpr std::size_t kLongest = std::size_t{1} << 20;  // the most drafts at once
 
 std::size_t match_length(std::span<const std::int32_t> generated, std::span<const std::int32_t> predicted) {
   const std::size_t most = std::min({generated.size(), predicted.size(), kMostMatch});
@@ -24,9 +25,9 @@ std::size_t match_length(std::span<const std::int32_t> generated, std::span<cons
 }  // namespace
 
 Prediction::Prediction(std::span<const std::int32_t> tokens, bool resumed)
-    : tokens_(tokens), stood_(tokens.size(), false), is_certain_(resumed) {
+    : tokens_(tokens), stood_(tokens.size(), false), state_(resumed ? State::kCertain : State::kFollowed) {
   length_ = std::clamp(static_cast<std::size_t>(kFirstShare * static_cast<double>(tokens.size())), kLeast, kFirst);
-  account_ = 2.0 * static_cast<double>(length_);  // it may fail at once and be found again
+  account_ = 2.0 * static_cast<double>(length_);  // enough to fail at once and be found again
   draft();
 }
 
@@ -34,37 +35,37 @@ void Prediction::advance(std::span<const std::int32_t> generated, std::size_t nu
   if (tokens_.empty()) return;
   for (std::size_t known = generated.size() - num_committed + 1; known <= generated.size(); ++known) {
     account_ += kShare;
-    if (follows_) follow(generated[known - 1]);
-    if (!follows_) find(generated.first(known));
+    if (state_ != State::kLost) follow(generated[known - 1]);
+    if (state_ == State::kLost) find(generated.first(known));
   }
 }
 
-// Goes on in the prediction if the token is the next one there. Behind the drafts comes one token more with the step
-// that verifies them; then there are drafts again.
+// Advances in the prediction if `token` is the next token there; otherwise the prediction is lost. The step that
+// verifies drafts adds one token after them. If that token is right too, new drafts begin.
 void Prediction::follow(std::int32_t token) {
-  if (place_ == tokens_.size()) return;
-  const bool was_drafted = place_ < drafts_end_;
-  if (tokens_[place_] != token) {
-    account_ -= static_cast<double>(drafts_end_ - place_);
-    follows_ = is_certain_ = false;
-    drafts_end_ = place_;
+  if (next_ == tokens_.size()) return;
+  const bool was_drafted = next_ < drafts_end_;
+  if (tokens_[next_] != token) {
+    account_ -= static_cast<double>(drafts_end_ - next_);
+    state_ = State::kLost;
+    drafts_end_ = next_;
     length_ = kAgain;
-    if (num_stood_ >= kSure) behind_ = place_;
+    if (num_stood_ >= kSure) behind_ = next_;
     return;
   }
-  if (!stood_[place_]) ++num_accepted_;
-  stood_[place_++] = true;
+  if (!stood_[next_]) ++num_accepted_;
+  stood_[next_++] = true;
   ++num_stood_;
   if (!was_drafted) {
     draft();
     return;
   }
   account_ += static_cast<double>(kGrowth - 1);
-  if (place_ == drafts_end_) length_ = std::min(length_ * kGrowth, kLongest);
+  if (next_ == drafts_end_) length_ = std::min(length_ * kGrowth, kLongest);
 }
 
 void Prediction::find(std::span<const std::int32_t> generated) {
-  if (account_ < static_cast<double>(kLeast) || generated.size() < kLeastMatch) return;  // it would be of no use
+  if (account_ < static_cast<double>(kLeast) || generated.size() < kLeastMatch) return;  // a lookup would not help
   std::size_t longest = kLeastMatch - 1;
   const auto next_after = [&](auto from) { return std::find(from, tokens_.end(), generated.back()); };
   for (auto at = next_after(tokens_.begin() + static_cast<std::ptrdiff_t>(behind_)); at != tokens_.end();
@@ -73,21 +74,21 @@ void Prediction::find(std::span<const std::int32_t> generated) {
     const std::size_t length = match_length(generated, tokens_.first(end));
     if (length <= longest || end == tokens_.size()) continue;
     longest = length;
-    place_ = end;
-    follows_ = true;
+    next_ = end;
+    state_ = State::kFollowed;
     if (length == kMostMatch) break;
   }
-  if (!follows_) return;
+  if (state_ == State::kLost) return;
   num_stood_ = 0;
   draft();
 }
 
-// Decides on the drafts from `place_` on.
+// Chooses the drafts that begin at the next token.
 void Prediction::draft() {
-  const std::size_t left = tokens_.size() - place_;
+  const std::size_t left = tokens_.size() - next_;
   const auto affordable = static_cast<std::size_t>(std::clamp(account_, 0.0, static_cast<double>(length_)));
-  const std::size_t count = is_certain_ ? left : std::min(left, affordable);
-  drafts_end_ = place_ + (count < std::min(kLeast, left) ? 0 : count);
+  const std::size_t count = state_ == State::kCertain ? left : std::min(left, affordable);
+  drafts_end_ = next_ + (count < std::min(kLeast, left) ? 0 : count);
 }
 
 }  // namespace mortise

@@ -1,5 +1,5 @@
 // runtime/speculation/prediction.hpp: uses a caller's prediction of an answer as drafts. Each choice of a request
-// follows the prediction separately. Engine thread only.
+// follows the prediction separately. Engine's thread only.
 //
 //   Following  The next tokens of the prediction are drafts. Their number grows with success: at most kFirst at first,
 //              then kGrowth times as many, and so on. A `resumed` prediction is drafted as far as steps have room,
@@ -23,6 +23,8 @@
 
 namespace mortise {
 
+// The state of one choice's prediction. Invariant: drafts() is a part of the prediction, and its length depends only on
+// the prediction and the generated tokens. Engine's thread only.
 class Prediction {
  public:
   static constexpr std::size_t kFirst = 16;  // drafts at first
@@ -38,12 +40,12 @@ class Prediction {
   Prediction(std::span<const std::int32_t> tokens, bool resumed);
 
   // Drafts for the next tokens. Empty if the prediction is lost, used up or given up.
-  std::span<const std::int32_t> drafts() const { return tokens_.subspan(place_, drafts_end_ - place_); }
-  // A step has committed the last `num_committed` tokens of `generated`, whoever drafted them. All tokens before were
-  // passed to earlier calls.
+  std::span<const std::int32_t> drafts() const { return tokens_.subspan(next_, drafts_end_ - next_); }
+  // A step has committed the last `num_committed` tokens of `generated`, with drafts from any source. All tokens before
+  // were passed to earlier calls.
   void advance(std::span<const std::int32_t> generated, std::size_t num_committed);
 
-  // Tokens of the prediction that came while it was followed.
+  // Tokens of the prediction that were generated while it was followed.
   std::int32_t num_accepted() const { return num_accepted_; }
   // All other tokens of the prediction: rejected drafts, and tokens never drafted because the answer ended or went
   // another way.
@@ -57,10 +59,14 @@ class Prediction {
   std::span<const std::int32_t> tokens_;
   std::vector<bool> stood_;  // by token, because a token may be followed twice after a wrong lookup
   std::int32_t num_accepted_ = 0;
-  bool follows_ = true;
-  bool is_certain_ = false;      // resumed, and no draft has failed yet
-  std::size_t place_ = 0;        // index of the next expected token, while it follows
-  std::size_t drafts_end_ = 0;   // the tokens from `place_` up to here are drafts
+  enum class State {
+    kCertain,   // followed; resumed, and no draft has failed yet
+    kFollowed,  // the answer agrees with it at next_
+    kLost,
+  };
+  State state_ = State::kFollowed;
+  std::size_t next_ = 0;         // index of the next expected token, while it follows
+  std::size_t drafts_end_ = 0;   // the tokens from `next_` up to here are drafts
   std::size_t behind_ = 0;       // where a lookup begins
   std::size_t num_stood_ = 0;    // accepted since the prediction was last found
   std::size_t length_ = kFirst;  // drafts at once, if the account covers them

@@ -22,21 +22,21 @@ void add_counts(std::vector<std::uint64_t>& to, const std::vector<std::uint64_t>
 
 }  // namespace
 
-void ProposerStats::add(std::int32_t num_drafts, std::int32_t num_accepted) {
+void ProposerStats::add(std::int32_t made, std::int32_t accepted) {
   ++num_verified;
-  num_draft_tokens += static_cast<std::uint64_t>(num_drafts);
-  num_accepted_tokens += static_cast<std::uint64_t>(num_accepted);
-  const auto length = std::max(drafted_at.size(), static_cast<std::size_t>(num_drafts));
+  num_drafts += static_cast<std::uint64_t>(made);
+  num_accepted += static_cast<std::uint64_t>(accepted);
+  const auto length = std::max(drafted_at.size(), static_cast<std::size_t>(made));
   drafted_at.resize(length);
   accepted_at.resize(length);
-  for (std::size_t i = 0; i < static_cast<std::size_t>(num_drafts); ++i) ++drafted_at[i];
-  for (std::size_t i = 0; i < static_cast<std::size_t>(num_accepted); ++i) ++accepted_at[i];
+  for (std::size_t i = 0; i < static_cast<std::size_t>(made); ++i) ++drafted_at[i];
+  for (std::size_t i = 0; i < static_cast<std::size_t>(accepted); ++i) ++accepted_at[i];
 }
 
 void ProposerStats::add(const ProposerStats& other) {
   num_verified += other.num_verified;
-  num_draft_tokens += other.num_draft_tokens;
-  num_accepted_tokens += other.num_accepted_tokens;
+  num_drafts += other.num_drafts;
+  num_accepted += other.num_accepted;
   add_counts(drafted_at, other.drafted_at);
   add_counts(accepted_at, other.accepted_at);
   draft_s += other.draft_s;
@@ -44,15 +44,15 @@ void ProposerStats::add(const ProposerStats& other) {
 
 void ProposerStats::subtract(const ProposerStats& earlier) {
   num_verified -= earlier.num_verified;
-  num_draft_tokens -= earlier.num_draft_tokens;
-  num_accepted_tokens -= earlier.num_accepted_tokens;
+  num_drafts -= earlier.num_drafts;
+  num_accepted -= earlier.num_accepted;
   subtract_counts(drafted_at, earlier.drafted_at);
   subtract_counts(accepted_at, earlier.accepted_at);
   draft_s -= earlier.draft_s;
 }
 
 double ProposerStats::mean_acceptance_length() const {
-  return 1 + share(num_accepted_tokens, num_verified);
+  return 1 + share(num_accepted, num_verified);
 }
 
 void SpeculationStats::add(const SpeculationStats& other) {
@@ -70,7 +70,7 @@ void SpeculationStats::add(const SpeculationStats& other) {
 
 SpeculationStats SpeculationStats::since(const SpeculationStats& earlier) const {
   SpeculationStats rest = *this;
-  for (const ProposerStats& theirs : earlier.proposers) {  // a swap may have changed their order
+  for (const ProposerStats& theirs : earlier.proposers) {  // a swap may have changed the order of the proposers
     std::ranges::find(rest.proposers, theirs.name, &ProposerStats::name)->subtract(theirs);
   }
   rest.num_steps -= earlier.num_steps;
@@ -85,9 +85,8 @@ std::string describe(const ProposerStats& stats) {
   }
   return fmt::format(
       "{}: {} of {} drafts accepted ({:.1f} %; by position {} %), mean acceptance length {:.2f}; drafting {:.1f} ms",
-      stats.name, stats.num_accepted_tokens, stats.num_draft_tokens,
-      100 * share(stats.num_accepted_tokens, stats.num_draft_tokens), positions, stats.mean_acceptance_length(),
-      stats.draft_s * 1e3);
+      stats.name, stats.num_accepted, stats.num_drafts, 100 * share(stats.num_accepted, stats.num_drafts), positions,
+      stats.mean_acceptance_length(), stats.draft_s * 1e3);
 }
 
 std::vector<std::string> describe(const SpeculationStats& stats) {
@@ -107,9 +106,9 @@ nlohmann::ordered_json to_json(const SpeculationStats& stats) {
     for (std::size_t i = 0; i < p.drafted_at.size(); ++i) rates.push_back(share(p.accepted_at[i], p.drafted_at[i]));
     proposers.push_back({{"name", p.name},
                          {"verified", p.num_verified},
-                         {"draft_tokens", p.num_draft_tokens},
-                         {"accepted_tokens", p.num_accepted_tokens},
-                         {"acceptance_rate", share(p.num_accepted_tokens, p.num_draft_tokens)},
+                         {"draft_tokens", p.num_drafts},
+                         {"accepted_tokens", p.num_accepted},
+                         {"acceptance_rate", share(p.num_accepted, p.num_drafts)},
                          {"acceptance_rate_by_position", std::move(rates)},
                          {"mean_acceptance_length", p.mean_acceptance_length()},
                          {"draft_s", p.draft_s}});

@@ -13,12 +13,12 @@ namespace mortise {
 struct ProposerStats {
   std::string name;
   std::uint64_t num_verified = 0;  // number of verifications: one per sequence and step with drafts
-  std::uint64_t num_draft_tokens = 0, num_accepted_tokens = 0;
+  std::uint64_t num_drafts = 0, num_accepted = 0;
   std::vector<std::uint64_t> drafted_at, accepted_at;  // by position in the draft
   double draft_s = 0;                                  // seconds in its calls
 
-  // A sequence's drafts of one step, `num_drafts` above 0.
-  void add(std::int32_t num_drafts, std::int32_t num_accepted);
+  // Adds one verification: of the `made` drafts of a sequence (at least 1), `accepted` were accepted.
+  void add(std::int32_t made, std::int32_t accepted);
   void add(const ProposerStats& other);
   void subtract(const ProposerStats& earlier);
   double mean_acceptance_length() const;

@@ -8,19 +8,20 @@
 namespace mortise {
 namespace {
 
-constexpr double kStep = 0.125;       // of a later measurement
-constexpr double kLargestRise = 1.3;  // of one measurement: a pause of the machine is no property of the shape
-constexpr double kMostWeight = 16;    // of a point, in measurements
-constexpr double kFewUnseen = 0.25;   // for each draft: a call with less to catch up with tells what drafts take
-// A call's time differs by that much for no reason: what it took beyond its drafts tells of catching up where it is
-// more.
+constexpr double kStep = 0.125;  // weight of a later measurement
+// a measurement counts as at most this much more than the mean: a pause of the machine says nothing about the shape
+constexpr double kLargestRise = 1.3;
+constexpr double kMostWeight = 16;  // the most weight of a point, in measurements
+// tokens to catch up with, per draft: a call with fewer measures the time of drafting
+constexpr double kFewUnseen = 0.25;
+// Times of equal calls differ by about this part. Only time beyond that counts as catching up.
 constexpr double kNoise = 0.1;
-constexpr double kMostUnseen = 4096;  // tokens: a call with so many counts more than all before it
-constexpr double kWide = 1.5;         // beyond the measured sizes, the slope is that of two that lie so far apart
+constexpr double kMostUnseen = 4096;  // tokens: a call with so many outweighs all calls before it
+constexpr double kWide = 1.5;  // slopes beyond the measured sizes come from two points at least this factor apart
 
-// A first measurement may hold what the device does once for a shape. It is not believed where it took much longer than
-// a smaller step lets one guess, or than a larger one, until there is a second: a size that is taken to be dear is
-// never tried again.
+// A first measurement may include one-time work of the device for its shape. It counts only if it is not much longer
+// than a smaller step predicts, nor than a larger step. Otherwise a second measurement decides, because a size that
+// seems expensive is never tried again.
 bool is_believed(const CostCurve::Knot& knot, const CostCurve::Knot* smaller, const CostCurve::Knot* larger,
                  double base) {
   constexpr double kSlack = 1.5;
@@ -32,7 +33,7 @@ bool is_believed(const CostCurve::Knot& knot, const CostCurve::Knot* smaller, co
   return larger == nullptr || knot.seconds <= kSlack * larger->seconds;
 }
 
-// A larger step takes no less time: neighbours that say so are noise, and count as their mean.
+// Makes times never fall with size: neighbours that do are noise, and get their mean.
 void make_monotone(std::vector<CostCurve::Knot>& knots) {
   struct Run {
     double seconds, weight;
@@ -100,15 +101,16 @@ double CostCurve::at(double size) const {
 
 void TimeTable::Point::add(std::int32_t size, double time) {
   if (++count <= 2) {
-    seconds = count == 1 ? time : std::min(seconds, time);  // the first one of a shape allocates and tunes
+    // the first measurement of a shape includes allocations and tuning
+    seconds = count == 1 ? time : std::min(seconds, time);
   } else {
     seconds += std::max(kStep, 1.0 / count) * (std::min(time, kLargestRise * seconds) - seconds);
   }
-  b += (count == 1 ? 1 : kStep) * (size - b);  // a bucket's sizes differ
+  b += (count == 1 ? 1 : kStep) * (size - b);  // sizes of one bucket differ
 }
 
 void TimeTable::add(std::int32_t a, std::int32_t b, double seconds) {
-  seconds = std::max(seconds, 1e-9);  // a clock may say 0, and curves are ratios
+  seconds = std::max(seconds, 1e-9);  // a clock may report 0, and curves are used as ratios
   all_[size_bucket(b)].add(b, seconds);
   lines_[size_bucket(a)][size_bucket(b)].add(b, seconds);
 }
@@ -157,7 +159,7 @@ void DraftCosts::add(std::int32_t num_drafting, std::int32_t most, std::int32_t 
     return drafts_.add(num_drafting, most, std::max(0.0, seconds - catching_up_s));
   }
   const CostCurve usual = curve(num_drafting);
-  if (!usual.known()) {  // each token may have cost as much as any other
+  if (!usual.known()) {  // all tokens are assumed to cost the same
     guess_ = CostCurve::Knot{static_cast<double>(most), seconds * num_drafts / (num_drafts + num_unseen), 1};
     return;
   }

@@ -1,5 +1,5 @@
 // runtime/speculation/step_costs.hpp: the measured times of steps and drafts on this machine, with estimates for shapes
-// that were not measured yet. Engine thread only.
+// that were not measured yet. Engine's thread only.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,12 @@
 
 namespace mortise {
 
-// The bucket of sizes that are measured together: each small size has its own, larger ones share quarters of an octave.
+// Returns the bucket of a size. Sizes of one bucket are measured together: small sizes have their own, larger ones
+// share a quarter of an octave.
 std::int32_t size_bucket(std::int32_t n);
 
-// Seconds as a function of a size: straight lines between knots, never falling.
+// Seconds as a function of a size: straight lines between knots. Invariant: never falling. A value: each thread has its
+// own.
 class CostCurve {
  public:
   struct Knot {
@@ -35,15 +37,16 @@ class CostCurve {
   double base_;
 };
 
-// Seconds as a function of (a, b). Measurements at one a also show how time grows with b at other a.
+// Seconds as a function of (a, b). Measurements at one `a` also show how time grows with `b` at other `a`. Engine's
+// thread only. Invariant: every bucket of a line is in all_ too.
 class TimeTable {
  public:
   explicit TimeTable(double base) : base_(base) {}
 
   void add(std::int32_t a, std::int32_t b, double seconds);
   bool knows(std::int32_t a, std::int32_t b) const;  // measured often enough to trust
-  // Seconds over b at this a. A b not measured here gets the mean over all a, scaled by the ratio of this a (or of the
-  // nearest measured a) to that mean.
+  // Returns seconds as a function of b at this a. A b that was not measured here gets the mean over all a, scaled by
+  // the ratio of this a (or of the nearest measured a) to that mean.
   CostCurve curve(std::int32_t a) const;
 
  private:
@@ -62,7 +65,7 @@ class TimeTable {
 };
 
 // The cost of drafting, and of catching up with the tokens that sequences got since a proposer was last asked for
-// drafts.
+// drafts. Engine's thread only. Invariant: guess_ is used only while drafts_ has no measurement.
 class DraftCosts {
  public:
   // Adds a call that drafted at most `most` tokens for each of `num_drafting` sequences and caught up with `num_unseen`
@@ -73,7 +76,7 @@ class DraftCosts {
 
  private:
   TimeTable drafts_{0};  // over (sequences asked, most drafts of one), of calls with little to catch up with
-  std::optional<CostCurve::Knot> guess_;  // until there was such a call
+  std::optional<CostCurve::Knot> guess_;  // used until such a call was measured
   // Sums over the other calls, of their tokens to catch up with and their time beyond drafting. Their quotient is the
   // least squares slope, in which calls with few tokens, which are mostly noise, count little.
   double products_ = 0, squares_ = 0;

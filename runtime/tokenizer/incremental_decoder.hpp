@@ -27,7 +27,7 @@ struct DecodedPrefix {
 };
 DecodedPrefix decode_prefix(const Tokenizer& tokenizer, bool skip_special_tokens, std::span<const std::int32_t> ids);
 
-// Decodes one sequence of tokens. Used by one thread.
+// Decodes one sequence of tokens. Used by one thread. Invariant: returned text never changes.
 class IncrementalDecoder {
  public:
   // Keeps no pointer to the Tokenizer object, only to the data that it owns: the tokenizer may be moved, but must not

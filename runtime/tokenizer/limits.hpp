@@ -7,7 +7,8 @@
 
 namespace mortise::tokenizer {
 
-// Limits the length of a text. (Replacements that feed each other double it with every step.)
+// Limits the length of a text. (Replacements that feed each other double it with every step.) Immutable: any thread may
+// use it.
 class GrowthLimit {
  public:
   explicit GrowthLimit(std::size_t input_bytes);
@@ -19,7 +20,8 @@ class GrowthLimit {
 };
 
 // Limits the time of regular expressions for a text: two seconds of the thread's CPU time, more for a long text.
-// Checked every few bytes (regex.cpp); PCRE2's match limit ends a match between two checks.
+// Checked every few bytes (regex.cpp); PCRE2's match limit ends a match between two checks. Used by the thread that
+// made it, whose CPU time it measures.
 class TimeLimit {
  public:
   explicit TimeLimit(std::size_t input_bytes);

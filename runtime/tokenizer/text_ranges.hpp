@@ -8,7 +8,8 @@
 
 namespace mortise::tokenizer {
 
-// Ranges of bytes, ascending and without overlap. Not thread-safe while ranges are added.
+// Ranges of bytes, ascending and without overlap. Not thread-safe while ranges are added. Any thread may read them
+// then.
 class TextRanges {
  public:
   static TextRanges everywhere() {

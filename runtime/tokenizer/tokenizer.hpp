@@ -20,6 +20,8 @@
 
 namespace mortise {
 
+// A loaded tokenizer. Invariant: results depend on the file and the arguments alone. Immutable after load(), and
+// thread-safe.
 class Tokenizer {
  public:
   // Reads tokenizer.json and, if they exist, tokenizer_config.json and chat_template.jinja. Throws an Error that names

@@ -11,7 +11,7 @@
 
 namespace mortise {
 
-// One trace file. Thread-safe.
+// One trace file. Thread-safe. Invariant: after a flush, a regular file is a complete JSON array.
 class TraceFile {
  public:
   // Replaces the file. Throws an Error if it cannot be written.

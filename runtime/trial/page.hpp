@@ -35,7 +35,8 @@ struct TrialPage {
   std::string read_text() const;
 };
 
-// Maps a page and the order of a trial behind it. Used by one thread; the page itself is shared by two processes.
+// Maps a page and the order of a trial behind it. Invariant: the page stays mapped as long as this. Used by one thread;
+// the page itself is shared by two processes.
 class SharedPage {
  public:
   // Creates both. Throws an Error if there is no memory.

@@ -13,7 +13,7 @@
 
 namespace mortise {
 
-// The requests, made once. Constant after construction.
+// The requests, made once. Constant after construction. Any thread may use it.
 class TrialRequests {
  public:
   // `is_small`: the model computes a thousand rows quickly.

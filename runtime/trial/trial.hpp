@@ -21,7 +21,7 @@ struct TrialLimits {
 TrialLimits trial_limits();
 
 // The script of an order cannot be used, or something that it names cannot be opened. Concerns the script as a whole,
-// not a single pipeline.
+// not a single pipeline. A value: each thread has its own.
 class UnreadableScript : public Error {
  public:
   using Error::Error;

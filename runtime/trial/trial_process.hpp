@@ -17,7 +17,7 @@ inline constexpr int kTrialDescriptor = 3;
 
 // The process of a trial. It inherits only the page: no lock that another thread holds, and no socket. The last lines
 // of its output are kept. It has a process group of its own, so Ctrl-C on a terminal does not reach it, and processes
-// that it starts end with it. Used by one thread.
+// that it starts end with it. Used by one thread. Invariant: the process is reaped once.
 class TrialProcess {
  public:
   // Throws an Error with kUnavailable if no process can be started.

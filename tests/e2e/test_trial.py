@@ -1,6 +1,6 @@
 """A candidate that is bad harms nobody: it is tried in another process first, and one that passes and fails later is
 taken out again. Meanwhile clients stream, and none of them notices."""
-# Covers: runtime/assembly/former_parts runtime/cli/trial runtime/trial/{memory_use,order,page,requests,trial,trial_model,trial_process,trial_run}
+# Covers: runtime/assembly/previous_parts runtime/cli/trial runtime/trial/{memory_use,order,page,requests,trial,trial_model,trial_process,trial_run}
 import http.client
 import json
 import os

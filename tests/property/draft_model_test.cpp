@@ -142,7 +142,7 @@ class DraftModelTest : public ::testing::Test {
       for (const auto& [key, outcome] : running.wait()) aborted += outcome.finish == FinishReason::kAborted;
       EXPECT_GT(aborted, num_requests / 20) << "the aborts came too late: " << proposer;
       result.stats = running.engine().stats();
-      EXPECT_EQ(result.stats.num_free_blocks + result.stats.num_cached_blocks, limits.num_blocks) << proposer;
+      EXPECT_EQ(result.stats.num_free_blocks + result.stats.num_cached_free_blocks, limits.num_blocks) << proposer;
       EXPECT_EQ(result.stats.num_proposer_failures, 0u) << proposer;
       EXPECT_GT(result.stats.num_preemptions, 0u) << proposer;
       EXPECT_GT(most_kept, 4u) << "it says nothing of what it keeps: " << proposer;
@@ -164,7 +164,7 @@ class DraftModelTest : public ::testing::Test {
   static void expect_nothing_left(const RunnerStats& runner) {
     EXPECT_GT(runner.num_forgotten, 0u) << "the pool was not short";
     EXPECT_EQ(runner.num_sequences, 0u);
-    EXPECT_EQ(runner.num_free_blocks + runner.num_cached_blocks, runner.num_blocks);  // less: a block is lost
+    EXPECT_EQ(runner.num_free_blocks + runner.num_cached_free_blocks, runner.num_blocks);  // less: a block is lost
   }
 
   // Writes what requests became without drafts, as --record does, and returns them.
@@ -233,16 +233,16 @@ TEST_F(DraftModelTest, AModelThatDraftsForItselfIsAlwaysRight) {
         const Result result = run(model.folder, draft_model(model.folder, k, more), mix,
                                   k % 2 == 0 ? "fcfs { max_batched_tokens = 64 }" : "fcfs {}");
         EXPECT_EQ(difference(result.outcomes, alone), "") << k << " drafts" << more;
-        EXPECT_EQ(result.stats.num_accepted_tokens, result.stats.num_draft_tokens) << k << " drafts" << more;
-        EXPECT_GT(result.stats.num_draft_tokens, 100u);
+        EXPECT_EQ(result.stats.num_accepted, result.stats.num_drafts) << k << " drafts" << more;
+        EXPECT_GT(result.stats.num_drafts, 100u);
         EXPECT_EQ(result.stats.num_proposer_failures, 0u);
         if (*more == '\0') {  // all but the prompt's own token, and what did not fit in front of the end
-          EXPECT_GE(result.stats.num_draft_tokens,
+          EXPECT_GE(result.stats.num_drafts,
                     6u * 89u * static_cast<unsigned>(k) / (static_cast<unsigned>(k) + 1) - 6u * 8u);
           EXPECT_EQ(result.runners.front().num_forgotten, 0u);
-          roomy = result.stats.num_draft_tokens;
+          roomy = result.stats.num_drafts;
         } else {
-          EXPECT_LT(result.stats.num_draft_tokens, roomy) << "the pool was not short";
+          EXPECT_LT(result.stats.num_drafts, roomy) << "the pool was not short";
         }
       }
     }
@@ -262,7 +262,7 @@ TEST_F(DraftModelTest, AnotherModelChangesNoTokenAndNoLogProbability) {
       const Result result =
           run(models_[0].folder, draft_model(models_[3].folder, k, ", attention = { block_size = 32 }"), mix);
       EXPECT_EQ(difference(result.outcomes, alone), "") << k << " drafts";
-      EXPECT_GT(result.stats.num_draft_tokens, 100u);
+      EXPECT_GT(result.stats.num_drafts, 100u);
     }
   }
 }
@@ -280,17 +280,17 @@ TEST_F(DraftModelTest, NoDraftGoesBeyondTheDraftModelsLength) {
   const Outcomes alone = run(models_[0].folder, "nil", one).outcomes;
   const Result result = run(models_[0].folder, draft_model(brief, 4), one);
   EXPECT_EQ(difference(result.outcomes, alone), "");
-  EXPECT_EQ(result.stats.num_accepted_tokens, result.stats.num_draft_tokens);
+  EXPECT_EQ(result.stats.num_accepted, result.stats.num_drafts);
   // Drafts are drawn up to position 64, which the draft model would not run any more; all later tokens come alone.
-  EXPECT_LE(result.stats.num_draft_tokens, 64u - 20u);
-  EXPECT_GE(result.stats.num_draft_tokens, 30u);
+  EXPECT_LE(result.stats.num_drafts, 64u - 20u);
+  EXPECT_GE(result.stats.num_drafts, 30u);
   EXPECT_EQ(result.stats.num_proposer_failures, 0u);
 }
 
 TEST_F(DraftModelTest, TenThousandRequestsWithAbortsLeaveNothingBehind) {
   // 16 blocks for the draft model, too few as the target's are.
   const Result result = run_with_aborts(draft_model(models_[4].folder, 3, ", kv_memory = '128KiB'"), 10000);
-  EXPECT_GT(result.stats.num_accepted_tokens, 1000u);
+  EXPECT_GT(result.stats.num_accepted, 1000u);
   expect_nothing_left(result.runners.front());
 }
 
@@ -303,14 +303,14 @@ TEST_F(DraftModelTest, RequestsWithAbortsLeaveNothingBehindInAnyProposer) {
   const std::string oracle = fmt::format("oracle {{ log = '{}', rate = 0.8 }}", log.string());
   const std::string mlp = fmt::format("mlp_speculator {{ path = '{}' }}", speculator.string());
 
-  EXPECT_GT(run_with_aborts(mlp, kRequests).stats.num_draft_tokens, 1000u);
-  EXPECT_GT(run_with_aborts(oracle, kRequests, known).stats.num_accepted_tokens, 1000u);
+  EXPECT_GT(run_with_aborts(mlp, kRequests).stats.num_drafts, 1000u);
+  EXPECT_GT(run_with_aborts(oracle, kRequests, known).stats.num_accepted, 1000u);
   // The draft model has none for sequences that its pool has no room for: they come to the last.
   const std::string all = fmt::format("first_of {{ ngram {{}}, {}, {}, {} }}", oracle,
                                       draft_model(models_[4].folder, 3, ", kv_memory = '128KiB'"), mlp);
   const Result result = run_with_aborts(all, kRequests, known);
   for (const ProposerStats& proposer : result.stats.speculation.proposers) {
-    EXPECT_GT(proposer.num_draft_tokens, 0u) << proposer.name;
+    EXPECT_GT(proposer.num_drafts, 0u) << proposer.name;
   }
   expect_nothing_left(result.runners.front());
 }

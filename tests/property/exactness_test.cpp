@@ -76,14 +76,14 @@ class Exactness : public ::testing::TestWithParam<int> {
     if (config.twice) {
       EXPECT_EQ(difference(together.again, alone), "") << name << ", the second time: " << config.describe();
     }
-    EXPECT_EQ(together.stats.num_free_blocks + together.stats.num_cached_blocks, together.stats.num_blocks)
+    EXPECT_EQ(together.stats.num_free_blocks + together.stats.num_cached_free_blocks, together.stats.num_blocks)
         << name << ": a block is lost";
     EXPECT_EQ(together.stats.num_rejected_plans, 0u) << "the schedulers of this test make valid plans";
     ++counts_.mixes;
     counts_.preemptions += together.stats.num_preemptions;
     counts_.cached += together.stats.num_cached_tokens;
-    counts_.accepted += together.stats.num_accepted_tokens;
-    counts_.rejected += together.stats.num_draft_tokens - together.stats.num_accepted_tokens;
+    counts_.accepted += together.stats.num_accepted;
+    counts_.rejected += together.stats.num_drafts - together.stats.num_accepted;
     counts_.replays += together.stats.num_graph_replays;
     counts_.swaps += together.swaps.made;
     counts_.recomputed += together.swaps.recomputed;

@@ -131,11 +131,11 @@ TEST_P(Nan, InARequestHarmsNoOtherInAnyMix) {
     if (config.twice) {
       EXPECT_EQ(difference(together.again, expected), "") << "the second time";
     }
-    EXPECT_EQ(together.stats.num_free_blocks + together.stats.num_cached_blocks, together.stats.num_blocks)
+    EXPECT_EQ(together.stats.num_free_blocks + together.stats.num_cached_free_blocks, together.stats.num_blocks)
         << "a block is lost";
     preemptions += together.stats.num_preemptions;
-    accepted += together.stats.num_accepted_tokens;
-    drafts += together.stats.num_draft_tokens;
+    accepted += together.stats.num_accepted;
+    drafts += together.stats.num_drafts;
     cached += together.stats.num_cached_tokens;
   }
   fmt::print(

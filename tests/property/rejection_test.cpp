@@ -109,7 +109,7 @@ class RejectionTest : public ::testing::Test {
       part.api = SkewedProposer::table();
       part.name = "proposer 'skewed'";
       part.plugin = "skewed";
-      part.max_tokens = limits.max_draft_tokens = 2;
+      part.max_tokens = limits.max_drafts = 2;
       if (proposer->tells) part.capabilities = MORTISE_CAP_DISTRIBUTION;
     }
     engine_ = std::make_unique<Engine>(parts, limits, assembly_->model_info(), assembly_->tokenizer());
@@ -206,8 +206,8 @@ TEST_F(RejectionTest, WhateverTheDraftsComeFromTheTokensHaveTheTargetsDistributi
       distance += missing / 2;
       expected += missing / 2;
       EXPECT_LT(distance, 1.4 * expected) << "favourite " << favourite << (tells ? "" : ", taken for certain");
-      EXPECT_GT(engine_->stats().num_accepted_tokens, 0u);
-      EXPECT_LT(engine_->stats().num_accepted_tokens, engine_->stats().num_draft_tokens);
+      EXPECT_GT(engine_->stats().num_accepted, 0u);
+      EXPECT_LT(engine_->stats().num_accepted, engine_->stats().num_drafts);
       engine_.reset();
       EXPECT_GT(proposer.num_drafts, kDraws);
     }
@@ -221,7 +221,7 @@ TEST_F(RejectionTest, ARequestRepeatsWithItsSeedAloneAndInCompany) {
   SkewedProposer together{tree}, alone{tree};
   open(&together);
   const auto in_company = draw(100, 7000);
-  EXPECT_GT(engine_->stats().num_accepted_tokens, 0u);
+  EXPECT_GT(engine_->stats().num_accepted, 0u);
   open(&alone, /*max_num_seqs=*/1);
   const auto one_by_one = draw(100, 7000);
   for (std::size_t i = 0; i < in_company.size(); ++i) {

@@ -37,8 +37,8 @@ TEST(RemoteDevice, RequestsGetTheBitsOfTheCpu) {
     }
     replays += together.stats.num_graph_replays;
     preemptions += together.stats.num_preemptions;
-    accepted += together.stats.num_accepted_tokens;
-    rejected += together.stats.num_draft_tokens - together.stats.num_accepted_tokens;
+    accepted += together.stats.num_accepted;
+    rejected += together.stats.num_drafts - together.stats.num_accepted;
     cached += together.stats.num_cached_tokens;
   }
   EXPECT_GT(replays, 100u);
@@ -62,7 +62,7 @@ TEST(RemoteDevice, AnAttentionWithoutMultiQueryRowsVerifiesDraftsAsSingleRows) {
   const Outcomes alone = run_alone(folder, "auto", requests);
   const RunReport together = run_together(folder, config, requests, &alone);
   EXPECT_EQ(difference(together.outcomes, alone), "");
-  EXPECT_GT(together.stats.num_accepted_tokens, 0u);
+  EXPECT_GT(together.stats.num_accepted, 0u);
 }
 
 // What is said when the demo model's KV cache is to fill a device with so many bytes free; "" if it starts.

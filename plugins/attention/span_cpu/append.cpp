@@ -1,4 +1,4 @@
-// Norm and rotation of q and k, K and V into the cache.
+// Norms and rotates q and k, and writes K and V to the cache.
 #include <algorithm>
 
 #include "attention/span_cpu/attention.hpp"
@@ -8,8 +8,8 @@ namespace {
 
 using cpu::Bf16;
 
-constexpr int32_t kAppendTasks = 4;        // a thread
-constexpr int32_t kAppendElements = 8192;  // of q, k and v that a task takes at least: some microseconds
+constexpr int32_t kAppendTasks = 4;        // tasks per thread
+constexpr int32_t kAppendElements = 8192;  // least elements of q, k and v in a task: some microseconds of work
 
 template <typename T>
 void fetch(const T* from, int32_t elements) {
@@ -19,7 +19,8 @@ void fetch(const T* from, int32_t elements) {
 
 }  // namespace
 
-// Rows of sequences without tokens are padding: they are not read, and may all point at one slot.
+// Divides the rows into tasks. Padding rows (of sequences without tokens) are left out: they are not read, and may all
+// have the same slot.
 void SpanAttention::plan_append(const mortise_batch& batch) {
   append_rows_.clear();
   const int32_t columns = (dims().num_heads + 2 * dims().num_kv_heads) * dims().head_dim;
@@ -39,7 +40,8 @@ void SpanAttention::plan_append(const mortise_batch& batch) {
   }
 }
 
-// The weight in the model's type. `narrowed` has room for a head: what a device that keeps f32 has in bf16 is exact.
+// Returns the weight in the model's type. `narrowed` has room for a head. The conversion is exact: a device that stores
+// a bf16 weight as f32 has only bf16 values.
 const void* SpanAttention::norm_weight(const mortise_weight* weight, Bf16* narrowed) const {
   if (weight == nullptr) return nullptr;
   int64_t n = 0;
@@ -54,7 +56,7 @@ const void* SpanAttention::norm_weight(const mortise_weight* weight, Bf16* narro
   return narrowed;
 }
 
-// Norm and rotation of a row of q or of k, in place.
+// Norms and rotates a row of q or k, in place.
 template <typename T>
 void SpanAttention::prepare_row(const AppendWork& work, const AttentionHeads& heads, int32_t num_heads,
                                 const void* weight, int32_t row) const {
@@ -104,8 +106,9 @@ void SpanAttention::write_rows(const AppendWork& work, Task rows) const {
   }
 }
 
-// Few rows at once, up to the end of a group of the cache: they are in the first-level cache when head by head is
-// written, and a group is written whole. V is asked for when its row is in turn, for the memory reads on from there.
+// Handles few rows at a time, up to the end of a key group of the cache: they stay in the first-level cache until they
+// are written head by head, and a key group is written as a whole. V is prefetched together with its row of q and k,
+// because its memory follows theirs.
 template <typename T>
 void SpanAttention::append_rows(const AppendWork& work, Task rows) const {
   for (int32_t begin = rows.begin; begin < rows.end;) {

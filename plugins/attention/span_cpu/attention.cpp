@@ -90,7 +90,7 @@ void SpanAttention::activate(const mortise_activate_args& args) {
   const auto rows = static_cast<std::size_t>(std::max(args.max_batched_tokens, 0));
   append_rows_.reserve(rows);
   for (Plan& plan : plans_) {
-    plan.blocks.reserve(rows);
+    plan.row_blocks.reserve(rows);
     plan.rounds[0].units.reserve(rows * static_cast<std::size_t>(dims().num_kv_heads));
   }
   kv_.clear_planned();

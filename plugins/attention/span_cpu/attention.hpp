@@ -1,5 +1,6 @@
-// attention.hpp: an instance of attention over a paged KV cache on the CPU: its cache layout, its plans of a step, its
-// memory. What paged and cascade have in common, which is all but what their plans make of prefix groups.
+// plugins/attention/span_cpu/attention.hpp: an instance of attention over a paged KV cache on the CPU: its cache
+// layout, its plans of a step, its memory. It is the common part of paged and cascade, which differ only in how plans
+// use prefix groups.
 //   attention.cpp  life: options, layout, binding, buffers     plan, plan_units, shared_prefix  rows -> units of work
 //   append.cpp  q/k norm, rope, writing K and V     run.cpp  attention, copies of blocks
 #pragma once
@@ -17,7 +18,8 @@ namespace mortise::span_cpu {
 
 enum class Sharing { kNone, kPrefixGroups };
 
-// Memory from the host, 64-byte aligned, for T that need no construction.
+// Owns 64-byte aligned memory of the host for T that need no construction. Invariant: data() has room for size()
+// elements. Used by one thread at a time.
 template <typename T>
 class HostBuffer {
  public:
@@ -26,7 +28,7 @@ class HostBuffer {
   HostBuffer(const HostBuffer&) = delete;
   HostBuffer& operator=(const HostBuffer&) = delete;
 
-  // Room for n elements; what was there is lost if the memory grows.
+  // Makes room for n elements. The contents are lost if the memory grows.
   void reserve(std::size_t n) {
     if (n <= size_) return;
     void* const grown = host_->allocate(host_, n * sizeof(T), 64);
@@ -50,7 +52,8 @@ class HostBuffer {
 };
 
 // Attention over a paged cache on the CPU. bind() comes before activate(), and plan() before each step's append() and
-// run(). The host calls one function at a time; the work of a call is spread over the device's threads.
+// run(). The host calls one function at a time; each call spreads its work over the device's threads. Invariant: plans_
+// belong to the step that was planned last.
 class SpanAttention {
  public:
   static constexpr const char* kDevice = "cpu";
@@ -66,7 +69,7 @@ class SpanAttention {
   void plan(const mortise_step& step);
   void append(const mortise_step& step, const mortise_append_args& args);
   void run(const mortise_step& step, int32_t layer, const mortise_tensor& q, const mortise_tensor& out);
-  // Of the step that was planned last; 0: none was.
+  // Bytes of the step that was planned last; 0 before the first plan.
   uint64_t kv_bytes_read(int32_t layer) const;
   void copy_blocks(mortise_stream* stream, const int32_t* from, const int32_t* to, int32_t num_blocks);
 

@@ -1,4 +1,4 @@
-// component.hpp: the components of paged and cascade on the CPU; each plugin.cpp names one.
+// plugins/attention/span_cpu/component.hpp: the components of paged and cascade on the CPU; each plugin.cpp names one.
 #pragma once
 
 #include "attention/span_cpu/attention.hpp"

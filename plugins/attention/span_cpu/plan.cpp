@@ -12,22 +12,22 @@ using cpu::kSpan;
 using cpu::kSpanRows;
 using cpu::kUnitRows;
 
-// Adds the block once for each share of the query heads that a unit can take.
-void add_for_heads(Block block, const PlanShape& shape, Plan& plan) {
+// Adds the row block once for each group of query heads that a unit can take.
+void add_for_heads(RowBlock block, const PlanShape& shape, Plan& plan) {
   const int32_t heads = std::min(shape.group, kSpanRows);
   for (block.head = 0; block.head < shape.group; block.head += heads) {
     block.num_heads = std::min(heads, shape.group - block.head);
-    plan.blocks.push_back(block);
+    plan.row_blocks.push_back(block);
   }
 }
 
-void add_blocks(const mortise_batch& batch, const PlanShape& shape, int32_t seq, Plan& plan) {
+void add_row_blocks(const mortise_batch& batch, const PlanShape& shape, int32_t seq, Plan& plan) {
   const int32_t begin = batch.cu_seqlens_q[seq], end = batch.cu_seqlens_q[seq + 1];
   const int32_t seq_len = batch.seq_lens[seq];
   const int32_t rows = unit_rows(end - begin, shape);
   // Later rows see more keys, so their units start first.
   for (int32_t row = begin + (std::max(end - begin, 1) - 1) / rows * rows; row >= begin && begin < end; row -= rows) {
-    Block block{};
+    RowBlock block{};
     block.seq = seq;
     block.prefix = -1;
     block.row = row;
@@ -45,12 +45,12 @@ void add_blocks(const mortise_batch& batch, const PlanShape& shape, int32_t seq,
   }
 }
 
-void add_gathered_blocks(const PlanShape& shape, int32_t index, Plan& plan) {
+void add_gathered_row_blocks(const PlanShape& shape, int32_t index, Plan& plan) {
   const SharedPrefix& prefix = plan.prefixes[static_cast<std::size_t>(index)];
   const int32_t rows = unit_rows(prefix.num_rows, shape);
   const int32_t end = prefix.first_row + prefix.num_rows;
   for (int32_t row = prefix.first_row; row < end; row += rows) {
-    Block block{};
+    RowBlock block{};
     block.seq = prefix.seq;
     block.prefix = index;
     block.row = row;
@@ -61,7 +61,7 @@ void add_gathered_blocks(const PlanShape& shape, int32_t index, Plan& plan) {
     block.last_position = *most;
     block.first_span = prefix.first_span;
     block.end_span = prefix.end_span;
-    block.seq_len = prefix.end_span * kSpan;  // the whole prefix is written, and nothing behind it is read
+    block.seq_len = prefix.end_span * kSpan;  // a shared prefix is written as a whole, and nothing behind it is read
     add_for_heads(block, shape, plan);
   }
 }
@@ -80,7 +80,7 @@ int64_t keys_read(const Plan& plan) {
   for (const Round& round : plan.rounds) {
     for (const Unit& unit : round.units) {
       if (unit.first_span == unit.end_span) continue;
-      const Block& block = plan.blocks[static_cast<std::size_t>(unit.block)];
+      const RowBlock& block = plan.row_blocks[static_cast<std::size_t>(unit.row_block)];
       const int32_t first = plan.window > 0 ? std::max(0, block.position - plan.window + 1) : 0;
       keys += std::min(unit.end_span * kSpan, block.last_position + 1) - std::max(unit.first_span * kSpan, first);
     }
@@ -89,7 +89,7 @@ int64_t keys_read(const Plan& plan) {
 }
 
 void make_plan(const mortise_batch& batch, const PlanShape& shape, Plan& plan) {
-  plan.blocks.clear();
+  plan.row_blocks.clear();
   plan.prefixes.clear();
   plan.gathered_rows.clear();
   plan.gathered_positions.clear();
@@ -97,8 +97,8 @@ void make_plan(const mortise_batch& batch, const PlanShape& shape, Plan& plan) {
   plan.last_share.assign(static_cast<std::size_t>(batch.num_seqs), -1);
   if (shape.shares_prefixes) find_shared_prefixes(batch, shape, plan);
   const auto num_prefixes = static_cast<int32_t>(plan.prefixes.size());
-  for (int32_t index = 0; index < num_prefixes; ++index) add_gathered_blocks(shape, index, plan);
-  for (int32_t seq = 0; seq < batch.num_seqs; ++seq) add_blocks(batch, shape, seq, plan);
+  for (int32_t index = 0; index < num_prefixes; ++index) add_gathered_row_blocks(shape, index, plan);
+  for (int32_t seq = 0; seq < batch.num_seqs; ++seq) add_row_blocks(batch, shape, seq, plan);
   make_units(shape, plan);
 }
 

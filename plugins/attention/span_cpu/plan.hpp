@@ -1,15 +1,14 @@
-// plan.hpp: divides the rows of a batch into units of work for the threads (kernels/cpu/span/span.hpp). A plan is made
-// once per step and used by every layer. It affects balance and memory traffic only: no choice in it changes a bit of
-// the result.
+// plugins/attention/span_cpu/plan.hpp: divides the rows of a batch into units of work for the threads
+// (kernels/cpu/span/span.hpp). A plan is made once per step and used by every layer. It affects balance and memory
+// traffic only: no choice in it changes a bit of the result.
 //
-//   block  rows of one sequence with some query heads of a kv head, at most kUnitRows rows times heads. Or, for spans
-//   that a
-//          prefix group shares, rows gathered from its members (shared_prefix.hpp). One unit merges the spans of a
-//          block. A block that is a large part of all work (a decode with a long context) is cut into pieces, which
-//          write partials.
-//   unit   a block or a piece of one, for one kv head
-//   task   consecutive units, enough that handing them out costs little
-//   round  tasks that may run at the same time: round 0 depends on nothing, round 1 merges partials of round 0
+//   row block  rows of one sequence with some query heads of a KV head, at most kUnitRows rows times heads. Or rows
+//              gathered from the members of a prefix group, for spans that the group shares (shared_prefix.hpp). One
+//              unit merges the spans of a row block. A row block that is a large part of all work (a decode with a
+//              long context) is cut into pieces, which write partials.
+//   unit       a row block or a piece of one, for one KV head
+//   task       consecutive units, so many that handing out a task costs little
+//   round      tasks that may run at the same time: round 0 depends on nothing, round 1 merges partials of round 0
 #pragma once
 
 #include <cstdint>
@@ -20,11 +19,11 @@
 
 namespace mortise::span_cpu {
 
-struct Block {
+struct RowBlock {
   int32_t seq;                      // the sequence; gathered rows: any member
   int32_t row, num_rows;            // rows of the batch; gathered: of Plan::gathered_rows
   int32_t row_of_run;               // the first row, counted from the first row of the sequence; not for gathered rows
-  int32_t head, num_heads;          // among the query heads of a kv head
+  int32_t head, num_heads;          // among the query heads of a KV head
   int32_t position, last_position;  // of the first and the last row; gathered: the smallest and the largest
   int32_t seq_len;
   int32_t first_span, end_span;
@@ -40,9 +39,9 @@ struct Partials {
 
 enum class Result { kOut, kFolded, kPartials };
 
-// Spans [first_span, end_span) of a block for a kv head. Prior partials are merged first.
+// Spans [first_span, end_span) of a row block for a KV head. Prior partials are merged first.
 struct Unit {
-  int32_t block;
+  int32_t row_block;
   int32_t kv_head;
   int32_t first_span, end_span;
   Result result;
@@ -62,7 +61,7 @@ struct Round {
 
 struct PlanShape {
   int32_t num_kv_heads;
-  int32_t group;        // query heads per kv head
+  int32_t group;        // query heads per KV head
   int32_t value_width;  // columns of a partial
   int32_t num_threads;
   bool shares_prefixes;  // whether the plan uses the batch's prefix groups
@@ -74,7 +73,7 @@ struct SharedPrefix {
   int32_t first_span, end_span;
   int32_t first_row, num_rows;  // in Plan::gathered_rows
   bool follows;                 // its rows have seen other shared spans before, which are merged first
-  // The number of partials for each kv head and its query heads, [count][num_rows][num_heads]: one for all spans, or
+  // The number of partials for each KV head and its query heads, [count][num_rows][num_heads]: one for all spans, or
   // one per span.
   int32_t count;
   int64_t partials;
@@ -89,7 +88,7 @@ struct Share {
 
 struct Plan {
   int32_t window;  // sliding window of the layers that use the plan; 0: none
-  std::vector<Block> blocks;
+  std::vector<RowBlock> row_blocks;
   Round rounds[2];
   std::vector<Partials> priors;
   int64_t partial_floats;
@@ -101,16 +100,16 @@ struct Plan {
   std::vector<int32_t> last_share;  // [num_seqs], each sequence's last share; -1: none
 };
 
-constexpr int64_t kMaxPartials = 32 << 20;  // floats; a cut or a sharing that would need more is left out
+constexpr int64_t kMaxPartials = 32 << 20;  // floats; a cut or a sharing that would need more is not made
 
 // The number of rows in a unit, out of `num_rows` rows that can share the prepared K and V. Larger units share more,
 // but every thread should get several units.
 int32_t unit_rows(int32_t num_rows, const PlanShape& shape);
 
-// The number of keys that the units read, summed over kv heads. A key counts once for each unit that reads it.
+// Returns the number of keys that the units read, summed over KV heads. A key counts once for each unit that reads it.
 int64_t keys_read(const Plan& plan);
 
-// Fills plan.blocks and everything that follows from them.
+// Fills plan.row_blocks and everything that follows from them.
 // REQUIRES: plan.window is set; the batch has been checked.
 void make_plan(const mortise_batch& batch, const PlanShape& shape, Plan& plan);
 

@@ -10,19 +10,20 @@ using cpu::kSpan;
 
 // Costs are in keys times rows. Reading a key costs about as much as its arithmetic for four rows.
 constexpr int64_t kReadCost = 4;
-constexpr int64_t kMergeCost = 4;        // of a row's partial: two or more cache lines from memory
+constexpr int64_t kMergeCost = 4;        // for a row's partial: two or more cache lines from memory
 constexpr int64_t kTaskCost = 4096;      // some ten microseconds of work; handing out a task costs about one
 constexpr int32_t kTasksPerThread = 8;   // enough that no thread waits long for the last task
-constexpr int32_t kPiecesPerThread = 4;  // a block larger than total work / (threads * this) is cut
+constexpr int32_t kPiecesPerThread = 4;  // a row block larger than total work / (threads * this) is cut
 
-int64_t cost_of(const Block& block, int32_t first_span, int32_t end_span) {
+int64_t cost_of(const RowBlock& block, int32_t first_span, int32_t end_span) {
   const int64_t keys = std::min(end_span * kSpan, block.last_position + 1) - first_span * kSpan;
   return std::max<int64_t>(keys, 1) * (kReadCost + block.num_rows * block.num_heads);
 }
-int64_t cost_of(const Block& block) {
+int64_t cost_of(const RowBlock& block) {
   return cost_of(block, block.first_span, block.end_span);
 }
 
+// Makes the units of one plan, for a single call of make_units(). Used by one thread.
 class UnitMaker {
  public:
   UnitMaker(const PlanShape& shape, Plan& plan);
@@ -32,13 +33,13 @@ class UnitMaker {
   void make_tasks(Round& round) const;
 
  private:
-  int32_t pieces_of(const Block& block) const;
-  Partials partials_of(const SharedPrefix& prefix, int32_t row, const Block& block, int32_t kv_head) const;
+  int32_t pieces_of(const RowBlock& block) const;
+  Partials partials_of(const SharedPrefix& prefix, int32_t row, const RowBlock& block, int32_t kv_head) const;
   void add_gathered(int32_t index, int32_t kv_head);
   void add_pieces(int32_t index, int32_t kv_head, int32_t pieces, const Partials& partials);
-  void add_priors(const Block& block, int32_t kv_head);
+  void add_priors(const RowBlock& block, int32_t kv_head);
   int64_t cost_of_unit(const Unit& unit) const;
-  const Block& block_at(int32_t index) const { return plan_.blocks[static_cast<std::size_t>(index)]; }
+  const RowBlock& row_block_at(int32_t index) const { return plan_.row_blocks[static_cast<std::size_t>(index)]; }
   const SharedPrefix& prefix_at(int32_t index) const { return plan_.prefixes[static_cast<std::size_t>(index)]; }
 
   const PlanShape& shape_;
@@ -49,19 +50,20 @@ class UnitMaker {
 
 UnitMaker::UnitMaker(const PlanShape& shape, Plan& plan)
     : shape_(shape), plan_(plan), record_(static_cast<int64_t>(cpu::record_floats(shape.value_width))) {
-  const auto sum = [](int64_t total, const Block& block) { return total + cost_of(block); };
-  const int64_t total = std::accumulate(plan.blocks.begin(), plan.blocks.end(), int64_t{0}, sum) * shape.num_kv_heads;
+  const auto sum = [](int64_t total, const RowBlock& block) { return total + cost_of(block); };
+  const int64_t total =
+      std::accumulate(plan.row_blocks.begin(), plan.row_blocks.end(), int64_t{0}, sum) * shape.num_kv_heads;
   piece_cost_ = std::max(kTaskCost, total / (shape.num_threads * kPiecesPerThread));
 }
 
-// The number of pieces that a block is cut into; 0 or 1: it is not cut.
-int32_t UnitMaker::pieces_of(const Block& block) const {
+// The number of pieces that a row block is cut into; 0 or 1: it is not cut.
+int32_t UnitMaker::pieces_of(const RowBlock& block) const {
   if (shape_.num_threads == 1) return 1;
   return static_cast<int32_t>(std::min<int64_t>(block.end_span - block.first_span, cost_of(block) / piece_cost_));
 }
 
-// Reserves memory for the partials of shared prefixes. A prefix whose blocks are cut, or that follows another prefix,
-// has a partial per span. Any other prefix has one partial for all spans, so that little is written and merged.
+// Reserves memory for the partials of shared prefixes. A prefix whose row blocks are cut, or that follows another
+// prefix, has a partial per span. Any other prefix has one partial for all spans, so that little is written and merged.
 void UnitMaker::place_prefixes() {
   for (SharedPrefix& prefix : plan_.prefixes) prefix.count = prefix.follows ? prefix.end_span - prefix.first_span : 1;
   const auto floats = [&](const SharedPrefix& prefix, int32_t count) {
@@ -69,8 +71,8 @@ void UnitMaker::place_prefixes() {
   };
   int64_t total = 0;
   for (const SharedPrefix& prefix : plan_.prefixes) total += floats(prefix, prefix.count);
-  for (const Block& block : plan_.blocks) {
-    if (block.prefix < 0) break;  // blocks of prefixes come first
+  for (const RowBlock& block : plan_.row_blocks) {
+    if (block.prefix < 0) break;  // row blocks of prefixes come first
     SharedPrefix& prefix = plan_.prefixes[static_cast<std::size_t>(block.prefix)];
     const int32_t spans = prefix.end_span - prefix.first_span;
     const int64_t more = floats(prefix, spans) - floats(prefix, prefix.count);
@@ -84,15 +86,15 @@ void UnitMaker::place_prefixes() {
   }
 }
 
-// The partials of a prefix for the rows from `row` on and the heads of a block.
-Partials UnitMaker::partials_of(const SharedPrefix& prefix, int32_t row, const Block& block, int32_t kv_head) const {
+// Returns the place of a prefix's partials for the rows from `row` on and the heads of a row block.
+Partials UnitMaker::partials_of(const SharedPrefix& prefix, int32_t row, const RowBlock& block, int32_t kv_head) const {
   const int64_t heads_before = int64_t{kv_head} * shape_.group + block.head;
   const int64_t records = heads_before * prefix.count * prefix.num_rows + int64_t{row} * block.num_heads;
   return {prefix.partials + records * record_, int64_t{prefix.num_rows} * block.num_heads * record_, prefix.count};
 }
 
 void UnitMaker::add_pieces(int32_t index, int32_t kv_head, int32_t pieces, const Partials& partials) {
-  const Block& block = block_at(index);
+  const RowBlock& block = row_block_at(index);
   const int32_t num_spans = block.end_span - block.first_span, spans = (num_spans + pieces - 1) / pieces;
   for (int32_t span = block.first_span; span < block.end_span; span += spans) {
     const int32_t end = std::min(span + spans, block.end_span);
@@ -102,7 +104,7 @@ void UnitMaker::add_pieces(int32_t index, int32_t kv_head, int32_t pieces, const
 }
 
 void UnitMaker::add_gathered(int32_t index, int32_t kv_head) {
-  const Block& block = block_at(index);
+  const RowBlock& block = row_block_at(index);
   const SharedPrefix& prefix = prefix_at(block.prefix);
   const Partials partials = partials_of(prefix, block.row - prefix.first_row, block, kv_head);
   if (prefix.count > 1) {
@@ -114,7 +116,7 @@ void UnitMaker::add_gathered(int32_t index, int32_t kv_head) {
 }
 
 // Adds the partials of shared prefixes that the rows of a sequence must merge, from left to right.
-void UnitMaker::add_priors(const Block& block, int32_t kv_head) {
+void UnitMaker::add_priors(const RowBlock& block, int32_t kv_head) {
   const std::size_t first = plan_.priors.size();
   for (int32_t i = plan_.last_share[static_cast<std::size_t>(block.seq)]; i >= 0;) {
     const Share& share = plan_.shares[static_cast<std::size_t>(i)];
@@ -126,7 +128,7 @@ void UnitMaker::add_priors(const Block& block, int32_t kv_head) {
 }
 
 void UnitMaker::add_units(int32_t index, int32_t kv_head) {
-  const Block& block = block_at(index);
+  const RowBlock& block = row_block_at(index);
   if (block.prefix >= 0) return add_gathered(index, kv_head);
   Unit unit = {
       index, kv_head, block.first_span, block.end_span, Result::kOut, {}, static_cast<int32_t>(plan_.priors.size()), 0};
@@ -145,7 +147,7 @@ void UnitMaker::add_units(int32_t index, int32_t kv_head) {
 }
 
 int64_t UnitMaker::cost_of_unit(const Unit& unit) const {
-  const Block& block = block_at(unit.block);
+  const RowBlock& block = row_block_at(unit.row_block);
   int64_t partials = 0;
   for (int32_t i = 0; i < unit.num_prior; ++i) {
     partials += plan_.priors[static_cast<std::size_t>(unit.first_prior + i)].count;
@@ -181,12 +183,12 @@ void make_units(const PlanShape& shape, Plan& plan) {
   plan.partial_floats = 0;
   UnitMaker maker(shape, plan);
   maker.place_prefixes();
-  const auto num_blocks = static_cast<int32_t>(plan.blocks.size());
-  for (int32_t begin = 0, end; begin < num_blocks; begin = end) {
-    // Blocks that share K and V of a kv head are consecutive, so that these stay in the cache.
-    const auto at = [&](int32_t i) -> const Block& { return plan.blocks[static_cast<std::size_t>(i)]; };
+  const auto num_row_blocks = static_cast<int32_t>(plan.row_blocks.size());
+  for (int32_t begin = 0, end; begin < num_row_blocks; begin = end) {
+    // Row blocks that share K and V of a KV head are consecutive, so that these stay in the CPU's cache.
+    const auto at = [&](int32_t i) -> const RowBlock& { return plan.row_blocks[static_cast<std::size_t>(i)]; };
     const auto same = [&](int32_t i) { return at(i).seq == at(begin).seq && at(i).prefix == at(begin).prefix; };
-    for (end = begin + 1; end < num_blocks && same(end);) ++end;
+    for (end = begin + 1; end < num_row_blocks && same(end);) ++end;
     for (int32_t kv_head = 0; kv_head < shape.num_kv_heads; ++kv_head) {
       for (int32_t i = begin; i < end; ++i) maker.add_units(i, kv_head);
     }

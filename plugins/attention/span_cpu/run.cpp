@@ -1,4 +1,4 @@
-// Attention of a layer after the step's plan, and copies of blocks.
+// Runs attention of a layer by the step's plan, and copies blocks.
 #include <cstring>
 
 #include "attention/span_cpu/attention.hpp"
@@ -13,7 +13,7 @@ const cpu::SpanKernels& SpanAttention::span_kernels() const {
 
 cpu::SpanUnit SpanAttention::span_unit(const mortise_batch& batch, int32_t layer, const AttentionHeads& q,
                                        const AttentionHeads& out, const Plan& plan, const Unit& unit) const {
-  const Block& block = plan.blocks[static_cast<std::size_t>(unit.block)];
+  const RowBlock& block = plan.row_blocks[static_cast<std::size_t>(unit.row_block)];
   const std::size_t kv_bytes = static_cast<std::size_t>(layout_.element_bytes);
   const std::ptrdiff_t bytes = dtype_bytes(dims().dtype);
   const int32_t head = unit.kv_head * (dims().num_heads / dims().num_kv_heads) + block.head;

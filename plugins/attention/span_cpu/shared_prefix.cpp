@@ -36,11 +36,11 @@ int32_t first_own_span(const Plan& plan, int32_t seq) {
 
 namespace {
 
-// The spans [first, end) of a group, and the cost of reading them together or apart.
+// The spans [first, end) of a group, and the costs of reading them once for all members and once for each.
 struct Candidate {
   int32_t first_span, end_span;
   int32_t num_rows;
-  int32_t units_apart;  // units for each kv head if the members are not gathered
+  int32_t units_apart;  // units for each KV head if the members are not gathered
 };
 
 int32_t num_units(int32_t num_rows, const PlanShape& shape) {
@@ -48,7 +48,7 @@ int32_t num_units(int32_t num_rows, const PlanShape& shape) {
   return (num_rows + rows - 1) / rows;
 }
 
-// Whether a member sees a span of the group and has too few rows to fill units by itself.
+// Returns whether a member sees a span of the group and has too few rows to fill units by itself.
 bool takes_part(const mortise_batch& batch, const PlanShape& shape, const Plan& plan, int32_t seq, int32_t end_span) {
   return num_rows_of(batch, seq) * std::min(shape.group, cpu::kSpanRows) < kUnitRows &&
          first_visible_span(batch, seq, plan.window) < end_span;

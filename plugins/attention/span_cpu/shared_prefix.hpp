@@ -1,4 +1,5 @@
-// shared_prefix.hpp: decides which spans of the batch's prefix groups are read once for all members.
+// plugins/attention/span_cpu/shared_prefix.hpp: decides which spans of the batch's prefix groups are read once for all
+// members.
 #pragma once
 
 #include "attention/span_cpu/plan.hpp"

@@ -6,9 +6,9 @@
 namespace mortise::span_cuda {
 namespace {
 
-constexpr std::size_t kStagings = 4;  // steps whose work lists may be on their way at once
-// Memory for partials, at most: a decode of one sequence of 128 K tokens with 64 query heads needs 36 MiB of it. What
-// does not fit is not cut (plan.cpp).
+constexpr std::size_t kStagings = 4;  // so many steps may have uploads of their work lists in flight
+// The most memory for partials. A decode of one sequence of 128 K tokens with 64 query heads needs 36 MiB. Tiles whose
+// partials do not fit are not cut (plan.cpp).
 constexpr uint64_t kMaxPartialBytes = uint64_t{64} << 20;
 
 constexpr const char* kLower =
@@ -87,7 +87,7 @@ void SpanAttention::bind(const mortise_attention_bind_args& args) {
                                    cache_of(args.kv_dtype));
   scale_ = cuda::span_scale(dims.attention_scale);
 
-  // Here and not in activate: the driver loads these kernels now, which takes as long as all of activate does, and
+  // Done in bind, not in activate: the driver loads these kernels now, which takes as long as all of activate, and
   // steps of other parts may run between the two.
   check_cuda(cuda::span_decode_prepare(dims.head_dim, layout_.cache), "bind");
   plans_.clear();
@@ -102,7 +102,7 @@ PlanShape SpanAttention::plan_shape() const {
   shape.num_workers = num_multiprocessors_ * cuda::span_decode_blocks_per_sm(dims().head_dim);
   shape.partial_rows = partial_rows_;
   if (sharing_ == Sharing::kNone) return shape;
-  // A group in a group lists its rows once more: room for two levels of all. What goes beyond shares less.
+  // A group within a group lists its rows once more, so there is room for two levels. Deeper levels are not shared.
   const int64_t heads = dims().num_heads / dims().num_kv_heads;
   shape.num_shared_blocks = shape.num_workers;
   shape.max_shared_rows = 2 * max_tokens_ * heads;
@@ -139,7 +139,7 @@ void SpanAttention::activate(const mortise_activate_args& args) {
   num_multiprocessors_ = multiprocessors;
   max_tokens_ = std::max(args.max_batched_tokens, 1);
   max_seqs_ = std::max(args.max_num_seqs, 1);
-  // All rows of the largest batch of decodes, each of the longest context, cut everywhere.
+  // Enough for the largest batch of decodes, each with the longest context and cut at every span.
   const uint64_t spans = static_cast<uint64_t>(std::max(args.max_model_len, 1)) / cuda::kSpan + 1;
   const uint64_t rows = spans * static_cast<uint64_t>(dims().num_heads) * static_cast<uint64_t>(max_tokens_);
   const uint64_t row_bytes = partial_row_bytes(dims().head_dim);

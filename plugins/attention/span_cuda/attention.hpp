@@ -1,7 +1,8 @@
-// attention.hpp: an instance of attention over a paged KV cache on CUDA: its cache layout, its plans of a step, its
-// memory on the device. The same class is cascade: then whole spans that sequences share are read once for all of them.
-//   attention.cpp  life: layout, binding, buffers     plan.cpp, share.cpp  rows -> work     step.cpp  plan, append,
-//   run, copies
+// plugins/attention/span_cuda/attention.hpp: an instance of attention over a paged KV cache on CUDA: its cache layout,
+// its plans of a step, its memory on the device. With prefix groups the same class is cascade: whole spans that
+// sequences share are read once for all of them.
+//   attention.cpp  life: layout, binding, buffers     plan.cpp, share.cpp  rows -> work
+//   step.cpp  plan, append, run, copies
 #pragma once
 
 #include <string>
@@ -19,7 +20,8 @@ void check_cuda(cudaError_t error, const char* where);
 enum class Sharing { kNone, kPrefixGroups };
 
 // Attention over a paged cache on a GPU. bind() comes before activate(), and plan() before each step's append() and
-// run(), which queue kernels on the step's stream and return. The host calls one function at a time.
+// run(), which queue kernels on the step's stream and return. The host calls one function at a time. Invariant: a
+// staging buffer is not written while a copy may read it. Used by the thread that runs steps only.
 class SpanAttention {
  public:
   static constexpr const char* kDevice = "cuda";
@@ -38,21 +40,21 @@ class SpanAttention {
   void copy_blocks(mortise_stream* stream, const int32_t* from, const int32_t* to, int32_t num_blocks);
 
  private:
-  // Where the lists of a plan lie, in bytes: worker_begin, block_begin and how many merges there are first; the runs of
-  // the prefill kernel right behind those of the decode kernel.
+  // Where the lists of a plan are, as offsets in bytes. worker_begin, block_begin and the numbers of merges come first;
+  // the runs of the prefill kernel directly follow those of the decode kernel.
   struct Room {
     std::size_t block_begin, counts, merges, runs, shared_runs, shared_rows, bytes;
   };
   struct Part {
     std::size_t begin, end;  // bytes
   };
-  // The plan for layers of one window, and where it lies on the device.
+  // The plan for layers of one window, and its place on the device.
   struct WindowPlan {
     int32_t window;
     Plan plan;
     std::size_t offset;  // in work_
   };
-  struct Staging {  // pinned memory that a copy may still be reading
+  struct Staging {  // pinned memory that a copy may still read
     std::byte* memory;
     mortise_event* event;
     bool used;

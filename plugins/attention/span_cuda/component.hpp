@@ -1,4 +1,4 @@
-// component.hpp: the components of paged and cascade on CUDA; each plugin.cpp names one.
+// plugins/attention/span_cuda/component.hpp: the components of paged and cascade on CUDA; each plugin.cpp names one.
 #pragma once
 
 #include "attention/span_cuda/attention.hpp"

@@ -10,7 +10,7 @@ namespace {
 
 using cuda::SpanRun;
 
-// How the query heads of a kv head are divided into tiles of up to `max_rows` rows.
+// How the query heads of a KV head are divided into tiles of up to `max_rows` rows.
 struct TileShape {
   int32_t parts, num_heads, num_tokens;  // num_heads: in all parts, the last may have fewer
 };
@@ -50,7 +50,7 @@ void add_tiles(const mortise_batch& batch, const PlanShape& shape, int32_t seq, 
   }
 }
 
-// Appends rows that see nothing; zeros are written for them.
+// Appends rows that see no key. The kernel writes zeros for them.
 void add_padding(const mortise_batch& batch, const PlanShape& shape, int32_t seq, std::vector<SpanRun>& padding) {
   SpanRun run{};
   run.num_heads = static_cast<int16_t>(shape.num_heads);
@@ -73,9 +73,9 @@ int64_t cost_of(const SpanRun& tile) {
   return last_chunk + 1 - tile.span_begin * kFullCost;
 }
 
-// Divides tiles, in order, among workers, and cuts tiles where that is needed. Merges and partials that the plan
-// already has belong to tiles of sequences with shared spans: these write a partial per span from their `partial` on,
-// wherever they are cut.
+// Divides tiles, in order, among workers, and cuts tiles where needed. Merges and partials that the plan already has
+// belong to tiles of sequences with shared spans. Such a tile writes a partial per span from its `partial` on, wherever
+// it is cut. Used by one thread for one plan.
 class Dealer {
  public:
   Dealer(const PlanShape& shape, const std::vector<SpanRun>& tiles, const std::vector<SpanRun>& padding, Plan& plan)
@@ -154,7 +154,7 @@ class Dealer {
     return most;
   }
 
-  // Computes each worker's load of shared spans, and the level that all workers reach when the tiles are added, in
+  // Computes each worker's load of shared spans, and the load that every worker reaches once the tiles are added, in
   // chunks.
   void add_loads() {
     loads_.assign(static_cast<std::size_t>(shape_.num_workers), 0);
@@ -203,7 +203,7 @@ class Dealer {
     return last_begin + (cost_of(tile) - last_begin) / 2 < share ? tile.span_end : last;
   }
 
-  // Ends a worker's runs. Padding is dealt in turn, to idle workers first.
+  // Ends a worker's runs. Padding is dealt to the workers in turn, to idle workers first.
   void close() {
     for (auto i = static_cast<std::size_t>(shape_.num_workers - 1 - worker_); i < padding_.size();
          i += static_cast<std::size_t>(shape_.num_workers)) {
@@ -250,7 +250,8 @@ class Dealer {
   int32_t after_first_ = 0;  // the span behind the first run of the tile that is being cut
 };
 
-// Lets the tiles of a sequence (from tile `first` on) start behind its shared spans, and merge with their partials.
+// Lets the tiles of a sequence (from tile `first` on) start after its shared spans, and merge with the partials of
+// these.
 void begin_behind(const Shares::Sequence& shared, std::size_t first, std::vector<SpanRun>& tiles, Plan& plan) {
   for (std::size_t i = first; i < tiles.size(); ++i) {
     SpanRun& tile = tiles[i];
@@ -296,7 +297,7 @@ void make_plan(const mortise_batch& batch, const PlanShape& shape, Plan& plan) {
   first_tile.push_back(tiles.size());
   deal_shares(batch, shape, shares, tiles, first_tile, plan);
   Dealer(shape, tiles, padding, plan).deal();
-  // The longest first, so that the last to start are short.
+  // The longest runs come first, so that those that start last are short.
   std::stable_sort(plan.prefill.begin(), plan.prefill.end(), [](const SpanRun& a, const SpanRun& b) {
     return a.span_end - a.span_begin > b.span_end - b.span_begin;
   });
@@ -320,7 +321,8 @@ int64_t max_tiles(const PlanShape& shape, int64_t max_tokens, int64_t max_seqs) 
 }  // namespace
 
 int64_t max_runs(const PlanShape& shape, int64_t max_tokens, int64_t max_seqs) {
-  return max_tiles(shape, max_tokens, max_seqs) + shape.num_workers + max_tokens;  // cuts; padding
+  // additional runs: one for each cut, one for each padding row
+  return max_tiles(shape, max_tokens, max_seqs) + shape.num_workers + max_tokens;
 }
 
 int64_t max_merges(const PlanShape& shape, int64_t max_tokens, int64_t max_seqs) {

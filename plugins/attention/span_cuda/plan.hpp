@@ -1,11 +1,12 @@
-// plan.hpp: divides the rows of a batch into work for the span kernels (kernels/cuda/span.hpp). A plan is made once per
-// step, on the host, and used by every layer. It affects balance only: no choice in it changes a bit of the result.
+// plugins/attention/span_cuda/plan.hpp: divides the rows of a batch into work for the span kernels
+// (kernels/cuda/span.hpp). A plan is made once per step, on the host, and used by every layer. It affects balance only:
+// no choice in it changes a bit of the result.
 //
 // Decodes, drafts and short chunks become tiles of up to 16 rows for the decode kernel, whose workers divide all spans
-// of all tiles evenly. If several workers take spans of one tile and kv head, they write partials, which are merged
+// of all tiles evenly. If several workers take spans of one tile and KV head, they write partials, which are merged
 // afterwards. Longer chunks become tiles of 128 rows for the prefill kernel, the longest contexts first. Whole spans
 // that several decodes share are computed once for all of them by separate blocks (share.hpp); the tiles of these
-// decodes start behind those spans.
+// decodes start after those spans.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,7 @@ inline int32_t ceil_div(int32_t a, int32_t b) {
   return (a + b - 1) / b;
 }
 
-// A sequence with at least so many rows (tokens times query heads of a kv head) goes to the prefill kernel. With fewer
+// A sequence with at least so many rows (tokens times query heads of a KV head) goes to the prefill kernel. With fewer
 // rows, a few tiles of 16 read the cache faster; with more, the prefill kernel uses the tensor cores better.
 constexpr int32_t kPrefillFrom = 4 * cuda::kDecodeRows + 1;
 
@@ -30,8 +31,8 @@ struct PlanShape {
   int32_t num_workers;   // of the decode kernel
   int64_t partial_rows;  // rows of partials that memory was reserved for
   bool prefill;          // false: all work goes to the decode kernel, whose launch does not depend on the batch
-  // Blocks of the decode kernel for spans that sequences share, and room for their lists (share.hpp). 0: nothing is
-  // shared.
+  // Thread blocks of the decode kernel for spans that sequences share, and room for their lists (share.hpp). 0: nothing
+  // is shared.
   int32_t num_shared_blocks = 0;
   int64_t max_shared_runs = 0, max_shared_rows = 0;
   int32_t head_dim = 128;

@@ -17,7 +17,8 @@ constexpr double kPartialBytesPerNs = 8000;  // a partial is written once and re
 int32_t first_position(const mortise_batch& batch, int32_t seq) {
   return batch.seq_lens[seq] - (batch.cu_seqlens_q[seq + 1] - batch.cu_seqlens_q[seq]);
 }
-// The first span that a row at `position` sees; below, the first span that the first row of a sequence sees.
+// Returns the first span that a row at `position` sees; the function below, the first span that the first row of a
+// sequence sees.
 int32_t span_seen_at(const PlanShape& shape, int32_t position) {
   return shape.window > 0 ? std::max(0, position - shape.window + 1) / kSpan : 0;
 }
@@ -25,7 +26,7 @@ int32_t first_span(const mortise_batch& batch, const PlanShape& shape, int32_t s
   return span_seen_at(shape, first_position(batch, seq));
 }
 
-// The decodes of each group. With `innermost`, each decode is only in its innermost group.
+// Returns the decodes of each group. With `innermost`, each decode is listed only in its innermost group.
 std::vector<std::vector<int32_t>> members_of_groups(const mortise_batch& batch, const PlanShape& shape,
                                                     bool innermost) {
   std::vector<std::vector<int32_t>> members(static_cast<std::size_t>(batch.num_groups));
@@ -48,8 +49,8 @@ std::vector<std::vector<int32_t>> members_of_groups(const mortise_batch& batch, 
   return members;
 }
 
-// Makes a group from those members that can share; the group has no spans if there are fewer than two. `begin`: the end
-// of the spans of its parent group. `sequences`: the spans that are covered already.
+// Makes a group of those members that can share it. With fewer than two the group has no spans. `begin`: the end of the
+// spans of its parent group. `sequences`: the spans that are covered already.
 SharedGroup make_group(const mortise_batch& batch, const PlanShape& shape, std::vector<int32_t> members, int32_t tokens,
                        int32_t begin, const std::vector<Shares::Sequence>& sequences) {
   SharedGroup group{};
@@ -121,8 +122,8 @@ void estimate(const mortise_batch& batch, const PlanShape& shape, int32_t spans_
     const int64_t rows = int64_t{batch.cu_seqlens_q[seq + 1] - batch.cu_seqlens_q[seq]} * shape.num_heads;
     shares.partial_rows += rows * (sequence.partials + own);
   }
-  // Each block takes its share of both kinds of work, but shared work in whole runs: an uneven number of runs leaves
-  // blocks idle.
+  // Each thread block gets an equal share of both kinds of work. Shared work comes in whole runs, so an uneven number
+  // of runs leaves blocks idle.
   const double span_ns = kSpanNs * shape.head_dim / 128.0;
   const double own_ns = own_keys * shape.num_kv_heads * shape.head_dim * 4 / kBytesPerNs;
   const double turns = runs <= shape.num_shared_blocks
@@ -133,7 +134,7 @@ void estimate(const mortise_batch& batch, const PlanShape& shape, int32_t spans_
               static_cast<double>(shares.partial_rows) * shape.head_dim * 8 / kPartialBytesPerNs;
 }
 
-// Finds the best length of runs for these groups. Returns false if there is no memory for any.
+// Finds the best length of runs for these groups. Returns false if no length fits into the memory.
 bool cut(const mortise_batch& batch, const PlanShape& shape, Shares& shares) {
   int32_t longest = 0;
   for (const SharedGroup& group : shares.groups) longest = std::max(longest, group.span_end - group.span_begin);

@@ -1,4 +1,4 @@
-// What happens in a step: the plan and its upload, append and attention of a layer; and copies of blocks.
+// The calls of a step: the plan and its upload, append and attention of a layer, and copies of blocks.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -9,7 +9,7 @@ namespace mortise::span_cuda {
 
 using cuda::Bf16Bits;
 
-// The kernels read 16 bytes at once.
+// Checks that the kernels can read the tensor 16 bytes at a time.
 AttentionHeads SpanAttention::heads(const mortise_tensor& tensor, const char* where, const char* name,
                                     int32_t num_heads, int64_t num_rows) const {
   const AttentionHeads heads = kv_.heads(tensor, where, name, num_heads, num_rows);
@@ -55,9 +55,9 @@ void SpanAttention::plan(const mortise_step& step) {
   kv_.set_planned(batch);
 }
 
-// Writes the plan as the kernels read it; what of it is to be copied.
+// Writes the plan in the form that the kernels read, and returns the parts of it that must be copied.
 std::vector<SpanAttention::Part> SpanAttention::write_plan(const Plan& plan, std::byte* to) const {
-  constexpr std::size_t kGap = 32 << 10;  // copied along: that takes less time than one more copy
+  constexpr std::size_t kGap = 32 << 10;  // bytes; smaller gaps are copied too, because one more copy would take longer
   std::vector<Part> parts;
   const auto put = [&](std::size_t at, const auto& items) {
     const std::size_t end = at + items.size() * sizeof items[0];
@@ -155,7 +155,7 @@ void SpanAttention::run(const mortise_step& step, int32_t layer, const mortise_t
   args.partials = static_cast<float*>(partials_.get());
   args.partial_stats = reinterpret_cast<float2*>(args.partials + partial_rows_ * dims().head_dim);
 
-  // With a bucket the launches may be captured, and are the same whatever this batch needs.
+  // Launches of a bucket may be captured, so they must be the same for every batch.
   const bool bucket = (batch.flags & MORTISE_BATCH_BUCKET) != 0;
   if (bucket || !plan.runs.empty()) {
     check_cuda(cuda::span_decode(args, span_work(plan, work, batch), stream(step)), "run");
@@ -170,8 +170,8 @@ void SpanAttention::run(const mortise_step& step, int32_t layer, const mortise_t
   check_cuda(cuda::span_prefill(args, prefill, num_prefill, num_multiprocessors_, stream(step)), "run");
 }
 
-// The decode kernel's lists. A bucket of several sequences has room for shared spans, whether this batch has any or
-// not.
+// Returns the decode kernel's lists. A bucket of several sequences always has room for shared spans, even if this batch
+// shares none.
 cuda::SpanWork SpanAttention::span_work(const Plan& plan, const std::byte* work, const mortise_batch& batch) const {
   cuda::SpanWork lists{};
   lists.worker_begin = reinterpret_cast<const int32_t*>(work);

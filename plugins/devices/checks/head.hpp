@@ -1,5 +1,5 @@
-// head.hpp: checks of the arguments of head_reduce and sample: logits, which arrays go together, and what fits the
-// vocabulary. Each throws Failure(INVALID_ARGUMENT). Arrays are not read: they are device memory.
+// plugins/devices/checks/head.hpp: checks of the arguments of head_reduce and sample: logits, which arrays go together,
+// and what fits the vocabulary. Each throws Failure(INVALID_ARGUMENT). Arrays are not read: they are device memory.
 #pragma once
 
 #include <cstdint>

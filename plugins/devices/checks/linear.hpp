@@ -1,4 +1,4 @@
-// linear.hpp: checks of the arguments of linear.
+// plugins/devices/checks/linear.hpp: checks of the arguments of linear.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// matrix.hpp: checks of the tensors and activations that operations get. Each throws Failure(INVALID_ARGUMENT). `where`
-// is the operation and `name` the tensor's name in mortise/device.h, both static text. Elements are not read: they are
-// device memory.
+// plugins/devices/checks/matrix.hpp: checks of the tensors and activations that operations get. Each throws
+// Failure(INVALID_ARGUMENT). `where` is the operation and `name` the tensor's name in mortise/device.h, both static
+// text. Elements are not read: they are device memory.
 #pragma once
 
 #include <cstdint>

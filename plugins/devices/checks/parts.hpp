@@ -1,5 +1,5 @@
-// parts.hpp: float matrices or vectors of a checkpoint that a weight is made of, one below the other, as prepare_weight
-// gets them.
+// plugins/devices/checks/parts.hpp: float matrices or vectors of a checkpoint that a weight is made of, one below the
+// other, as prepare_weight gets them.
 #pragma once
 
 #include <cstddef>

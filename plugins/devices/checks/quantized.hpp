@@ -1,5 +1,5 @@
-// quantized.hpp: what prepare_weight gets for a weight that is kept in 8 or 4 bits (docs/numerics.md, "Quantised
-// linear", says what there is).
+// plugins/devices/checks/quantized.hpp: what prepare_weight gets for a weight that is kept in 8 or 4 bits
+// (docs/numerics.md, "Quantised linear", says what there is).
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// rows.hpp: checks of the arguments of the operations that treat rows one by one: which tensors are there, and whether
-// they fit each other. Each throws Failure(INVALID_ARGUMENT). Arrays of ids and rows are not read: they are device
-// memory. The vectors of norms are each device's own, so each device checks them itself.
+// plugins/devices/checks/rows.hpp: checks of the arguments of the operations that treat rows one by one: which tensors
+// are there, and whether they fit each other. Each throws Failure(INVALID_ARGUMENT). Arrays of ids and rows are not
+// read: they are device memory. The vectors of norms are each device's own, so each device checks them itself.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// weight.hpp: what checks need to know of a prepared weight, whose struct is each device's own.
+// plugins/devices/checks/weight.hpp: what checks need to know of a prepared weight, whose struct is each device's own.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// cpu_device.hpp: an instance of the CPU device: its kernels, threads and memory. One per pipeline.
+// plugins/devices/cpu/cpu_device.hpp: an instance of the CPU device: its kernels, threads and memory. One per pipeline.
 #pragma once
 
 #include "devices/checks/weight.hpp"

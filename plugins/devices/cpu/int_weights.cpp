@@ -33,6 +33,7 @@ struct Staging {
   std::unique_ptr<float[]> row;
 };
 
+// Packs one quantised weight on the device's threads; each thread has its own buffers.
 class IntPacker {
  public:
   IntPacker(mortise_device& device, const mortise_weight& weight, const QuantizedSource& source)

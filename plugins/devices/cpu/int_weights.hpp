@@ -1,4 +1,4 @@
-// int_weights.hpp: prepares quantised weights from float matrices or from a quantised checkpoint.
+// plugins/devices/cpu/int_weights.hpp: prepares quantised weights from float matrices or from a quantised checkpoint.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,5 @@
-// machine.hpp: the processors and the memory that this process may use, considering the limits of its control group.
+// plugins/devices/cpu/machine.hpp: the processors and the memory that this process may use, considering the limits of
+// its control group.
 #pragma once
 
 #include <cstdint>

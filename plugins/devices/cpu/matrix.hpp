@@ -1,4 +1,4 @@
-// matrix.hpp: a tensor that operations get, as the kernels take it.
+// plugins/devices/cpu/matrix.hpp: a tensor that operations get, as the kernels take it.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// ops.hpp: the functions of this device's table.
+// plugins/devices/cpu/ops.hpp: the functions of this device's table.
 #pragma once
 
 #include "mortise/device.h"

@@ -1,4 +1,4 @@
-// packed_file.hpp: prepared weights in a file, in the same form as in memory. Little endian:
+// plugins/devices/cpu/packed_file.hpp: prepared weights in a file, in the same form as in memory. Little endian:
 //   head       FileHead, then per weight: u32 length of its key, the key, u64 offset, u64 bytes; then a u64 hash (XXH3)
 //              of each MiB of the data; zeros up to a multiple of 4096; at most 64 MiB
 //   data       the weights one after the other, each a multiple of 64 bytes
@@ -22,7 +22,7 @@
 
 namespace mortise::cpu {
 
-// Owns a mapping of memory.
+// Owns a mapping of memory. Invariant: bytes_ is mapped, or empty. Used by one thread.
 class Mapping {
  public:
   explicit Mapping(std::span<const std::byte> bytes) : bytes_(bytes) {}
@@ -35,6 +35,8 @@ class Mapping {
   std::span<const std::byte> bytes_;
 };
 
+// An open file whose bytes are all checked. Invariant: each span of weights_ lies inside the mapping. Immutable and
+// thread-safe after open().
 class PackedFile {
  public:
   // Opens, maps and checks the file. Returns null if there is no file. Throws a Failure that says what is wrong and

@@ -1,5 +1,5 @@
-// pages.hpp: memory directly from the operating system: zero-filled, committed page by page on first touch, in huge
-// pages where that pays. Each object is used by one thread at a time.
+// plugins/devices/cpu/pages.hpp: memory directly from the operating system: zero-filled, committed page by page on
+// first touch, in huge pages where that pays. Each object is used by one thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,8 @@
 
 namespace mortise::cpu {
 
-// Allocates single blocks: KV pools, activations, scratch.
+// Allocates single blocks: KV pools, activations, scratch. Invariant: sizes_ has every block that was given out and not
+// freed. Used by one thread at a time.
 class PageAllocator {
  public:
   PageAllocator() = default;
@@ -28,7 +29,8 @@ class PageAllocator {
 };
 
 // Packs many weights into few large blocks. Otherwise a model of a few megabytes would consist of small pages, and
-// reading it would constantly miss the TLB. A block is unmapped when its last weight is freed.
+// reading it would constantly miss the TLB. A block is unmapped when its last weight is freed. Invariant: the weights
+// of a block do not overlap. Used by one thread at a time.
 class WeightArena {
  public:
   explicit WeightArena(PageAllocator& pages) : pages_(pages) {}
@@ -46,7 +48,7 @@ class WeightArena {
   std::vector<Block> blocks_;
 };
 
-// A buffer that grows and is reused by the next call.
+// A buffer that grows and is reused by the next call. Invariant: memory_ has size_ bytes. Used by one thread at a time.
 class ScratchBuffer {
  public:
   explicit ScratchBuffer(PageAllocator& pages) : pages_(pages) {}

@@ -1,8 +1,8 @@
 // The component: options, table, entry.
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 
+#include "devices/checks/environment.hpp"
 #include "devices/cpu/cpu_device.hpp"
 #include "devices/cpu/matrix.hpp"
 #include "devices/cpu/ops.hpp"
@@ -31,11 +31,11 @@ constexpr char kOptionsSchema[] = R"({
   }
 })";
 
-// MORTISE_ISA beats the script's option: it is set for a single run by somebody who watches that run.
+// MORTISE_ISA beats the script's option, because a person sets it for a single run.
 Isa chosen_isa(const Options& options) {
   std::string text;
-  if (const char* forced = std::getenv("MORTISE_ISA"); forced != nullptr && *forced != '\0') {
-    const auto isa = choose_isa(forced, text);
+  if (const std::optional<std::string> forced = device_environment::forced_isa()) {
+    const auto isa = choose_isa(forced->c_str(), text);
     if (!isa) throw Failure(MORTISE_FAILED_PRECONDITION, "MORTISE_ISA", text);
     return *isa;
   }

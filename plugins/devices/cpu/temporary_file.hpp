@@ -1,6 +1,6 @@
-// temporary_file.hpp: a file that gets its name when it is complete, so that no process ever sees a partial file. Until
-// then it is named NAME.tmp-XXXXXX and locked (flock). A writer that is killed leaves the file behind without the lock,
-// which is how remove_leftovers() recognises it.
+// plugins/devices/cpu/temporary_file.hpp: a file that gets its name when it is complete, so that no process ever sees a
+// partial file. Until then it is named NAME.tmp-XXXXXX and locked (flock). A writer that is killed leaves the file
+// behind without the lock, which is how remove_leftovers() recognises it.
 #pragma once
 
 #include <sys/types.h>
@@ -14,7 +14,7 @@
 
 namespace mortise::cpu {
 
-// Owns a file descriptor. Used by one thread.
+// Owns a file descriptor. Used by one thread. Invariant: fd_ is open, or -1.
 class Descriptor {
  public:
   explicit Descriptor(int fd) : fd_(fd) {}
@@ -28,7 +28,7 @@ class Descriptor {
 };
 
 // A temporary file, which is removed unless it is published. Failures say that `final_path` cannot be written, and why.
-// Used by one thread.
+// Used by one thread. Invariant: until publish() the file at path_ is locked by this process.
 class TemporaryFile {
  public:
   explicit TemporaryFile(const std::filesystem::path& final_path);

@@ -23,7 +23,8 @@ void pause() {
 #endif
 }
 
-// The pool whose task this thread runs, and the thread's number in that pool.
+// The pool whose task this thread runs, and the thread's number in that pool. thread_local, because a run() inside a
+// task must find it, and kernels do not pass it on.
 struct Inside {
   const ThreadPool* pool = nullptr;
   std::int32_t thread = 0;

@@ -1,9 +1,10 @@
-// thread_pool.hpp: the threads that a CPU device computes on. A small model makes tens of calls per token, so handing
-// out work must cost well below a microsecond. Workers therefore look for more work for a while before they sleep. An
-// idle pool sleeps and uses no CPU. At most as many threads stay awake as there are processors, and a thread that waits
-// for long yields: a pool that is too large, or a busy machine, costs little. Each thread starts with its own share of
-// the tasks, the same share for the same number of tasks, so that its data is still in its cache. A thread that
-// finishes early takes tasks from the others. The result of a task must not depend on the thread that runs it.
+// plugins/devices/cpu/thread_pool.hpp: the threads that a CPU device computes on. A small model makes tens of calls per
+// token, so handing out work must cost well below a microsecond. Workers therefore look for more work for a while
+// before they sleep. An idle pool sleeps and uses no CPU. At most as many threads stay awake as there are processors,
+// and a thread that waits for long yields: a pool that is too large, or a busy machine, costs little. Each thread
+// starts with its own share of the tasks, the same share for the same number of tasks, so that its data is still in its
+// cache. A thread that finishes early takes tasks from the others. The result of a task must not depend on the thread
+// that runs it.
 #pragma once
 
 #include <atomic>
@@ -15,6 +16,8 @@
 
 namespace mortise::cpu {
 
+// Invariant: a task of a run is executed exactly once, and no task runs before or after its run(). run() is called by
+// one thread at a time.
 class ThreadPool {
  public:
   using Task = void (*)(void* context, std::int32_t task, std::int32_t thread);

@@ -1,5 +1,5 @@
-// weight_cache.hpp: while a model is loaded, takes its weights from a file if they are in one, and writes them to a
-// file if not (mortise/ext/weight_cache.h). Used by the loading thread.
+// plugins/devices/cpu/weight_cache.hpp: while a model is loaded, takes its weights from a file if they are in one, and
+// writes them to a file if not (mortise/ext/weight_cache.h). Used by the loading thread.
 #pragma once
 
 #include <cstddef>
@@ -15,6 +15,8 @@
 
 namespace mortise::cpu {
 
+// The file of one model while it loads. Invariant: kept_ has only complete weights that are not freed. Used by the
+// loading thread.
 class WeightCache {
  public:
   // `host` takes the warnings about unusable files; it may be null.

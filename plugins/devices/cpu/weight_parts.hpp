@@ -1,4 +1,5 @@
-// weight_parts.hpp: rows of the parts that a weight is made of, in any type. For weights.cpp and int_weights.cpp.
+// plugins/devices/cpu/weight_parts.hpp: rows of the parts that a weight is made of, in any type. For weights.cpp and
+// int_weights.cpp.
 #pragma once
 
 #include <cstddef>
@@ -17,6 +18,7 @@ constexpr std::size_t kWeightTaskBytes = std::size_t{256} << 10;  // of a weight
 const Part& part_of(const std::vector<Part>& parts, std::int64_t row);
 
 // Rows of parts in another type. Each thread has its own, made before the work is shared out: a task must not throw.
+// Invariant: its buffers have room for one row of `columns` elements.
 class RowConverter {
  public:
   RowConverter(const KernelTable& kernels, std::size_t columns)

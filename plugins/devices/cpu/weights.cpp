@@ -43,6 +43,7 @@ bool packs_from(const Part& part, int32_t dtype) {
   return part.column_stride == 1 && (dtype == MORTISE_F32 || part.dtype == MORTISE_BF16);
 }
 
+// Packs one float weight, panel by panel, on the device's threads; each thread has its own buffers.
 class Packer {
  public:
   Packer(mortise_device& device, const std::vector<Part>& parts, const mortise_weight& weight)

@@ -1,5 +1,5 @@
-// algorithm.hpp: an algorithm of cuBLASLt as numbers, as the tuning file stores it, and the shapes that algorithms are
-// chosen for.
+// plugins/devices/cuda/algorithm.hpp: an algorithm of cuBLASLt as numbers, as the tuning file stores it, and the shapes
+// that algorithms are chosen for.
 #pragma once
 
 #include <array>

@@ -1,6 +1,6 @@
-// algorithm_trial.hpp: runs algorithms of cuBLASLt on one product: whether their bits equal those of linear_mma.hpp,
-// and how long they take. The trial makes its own x, and its own weights if they are small enough; otherwise it uses
-// the given weights.
+// plugins/devices/cuda/algorithm_trial.hpp: runs algorithms of cuBLASLt on one product: whether their bits equal those
+// of linear_mma.hpp, and how long they take. The trial makes its own x, and its own weights if they are small enough;
+// otherwise it uses the given weights.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -12,7 +12,8 @@
 
 namespace mortise::cuda {
 
-// The buffers of one product for trials. Used by the thread that runs steps.
+// The buffers of one product for trials. Used by the thread that runs steps. Invariant: x, weights and bias never
+// change after the constructor.
 class AlgorithmTrial {
  public:
   // All arguments outlive the trial. Throws Failure, with RESOURCE_EXHAUSTED if there is no memory for a trial.

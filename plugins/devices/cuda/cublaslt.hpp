@@ -1,5 +1,5 @@
-// cublaslt.hpp: the few functions of cuBLASLt that linear uses, looked up at run time. The library has 500 MB and may
-// be missing; a device without it computes the same bits with its own kernels.
+// plugins/devices/cuda/cublaslt.hpp: the few functions of cuBLASLt that linear uses, looked up at run time. The library
+// has 500 MB and may be missing; a device without it computes the same bits with its own kernels.
 #pragma once
 
 #include <cublasLt.h>

@@ -1,6 +1,6 @@
-// cublaslt_loading.hpp: loads the kernels of cuBLASLt in the background. The first product with each type of output
-// loads a part of the library, which takes 90 and 60 ms on an H100. That is as long as loading the weights of a small
-// model; beside a large model it takes no extra time.
+// plugins/devices/cuda/cublaslt_loading.hpp: loads the kernels of cuBLASLt in the background. The first product with
+// each type of output loads a part of the library, which takes 90 and 60 ms on an H100. That is as long as loading the
+// weights of a small model; beside a large model it takes no extra time.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -12,7 +12,8 @@
 
 namespace mortise::cuda {
 
-// Owns the loading thread; the destructor waits for it. Used by one thread.
+// Owns the loading thread; the destructor waits for it. Used by one thread. Invariant: once done_ is set, the thread
+// makes no further call.
 class CublasLtLoading {
  public:
   // Loads on the current device. Both arguments outlive this object.

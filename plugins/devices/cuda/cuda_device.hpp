@@ -1,4 +1,4 @@
-// cuda_device.hpp: an instance of the device, and a prepared weight.
+// plugins/devices/cuda/cuda_device.hpp: an instance of the device, and a prepared weight.
 #pragma once
 
 #include <cuda_runtime_api.h>

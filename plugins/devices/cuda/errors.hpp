@@ -1,4 +1,4 @@
-// errors.hpp: turns CUDA errors into Failures.
+// plugins/devices/cuda/errors.hpp: turns CUDA errors into Failures.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -1,5 +1,5 @@
-// int_weights.hpp: prepares quantised weights, from float matrices or from a quantised checkpoint, in the order of
-// kernels/cuda/int_weight.hpp. The GPU quantises floats.
+// plugins/devices/cuda/int_weights.hpp: prepares quantised weights, from float matrices or from a quantised checkpoint,
+// in the order of kernels/cuda/int_weight.hpp. The GPU quantises floats.
 #pragma once
 
 #include <memory>

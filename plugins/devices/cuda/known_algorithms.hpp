@@ -1,5 +1,5 @@
-// known_algorithms.hpp: the algorithms of cuBLASLt that are worth trying, and the fastest ones for the products of
-// common models. A choice from here is a hint: at every start its bits are checked before it is used.
+// plugins/devices/cuda/known_algorithms.hpp: the algorithms of cuBLASLt that are worth trying, and the fastest ones for
+// the products of common models. A choice from here is a hint: at every start its bits are checked before it is used.
 #pragma once
 
 #include <span>

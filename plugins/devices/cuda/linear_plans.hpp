@@ -1,8 +1,8 @@
-// linear_plans.hpp: chooses the algorithm of each product. Few rows go to linear_stream.hpp, which gives the bits of
-// linear_mma.hpp. Other products [M, N] of K run on an algorithm of cuBLASLt that gives those bits, or on linear_mma
-// itself. The choice is made once for each shape and bucket of M: a shipped choice or one from an earlier start, if its
-// bits are right here; otherwise a search finds the fastest with the right bits. So M changes the algorithm, but no
-// bit.
+// plugins/devices/cuda/linear_plans.hpp: chooses the algorithm of each product. Few rows go to linear_stream.hpp, which
+// gives the bits of linear_mma.hpp. Other products [M, N] of K run on an algorithm of cuBLASLt that gives those bits,
+// or on linear_mma itself. The choice is made once for each shape and bucket of M: a shipped choice or one from an
+// earlier start, if its bits are right here; otherwise a search finds the fastest with the right bits. So M changes the
+// algorithm, but no bit.
 #pragma once
 
 #include <cuda_runtime_api.h>

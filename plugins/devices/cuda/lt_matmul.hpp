@@ -1,5 +1,5 @@
-// lt_matmul.hpp: a product y [M, N] = x [M, K] w [N, K]^T as cuBLASLt describes it. All are row-major here; cuBLASLt is
-// column-major, so it computes y^T = w x^T. bf16 in, f32 accumulation, bf16 or f32 out.
+// plugins/devices/cuda/lt_matmul.hpp: a product y [M, N] = x [M, K] w [N, K]^T as cuBLASLt describes it. All are
+// row-major here; cuBLASLt is column-major, so it computes y^T = w x^T. bf16 in, f32 accumulation, bf16 or f32 out.
 #pragma once
 
 #include <vector>
@@ -13,7 +13,8 @@ namespace mortise::cuda {
 // Whether the algorithm adds parts of K separately, which gives other bits.
 bool splits_k(const LtConfig& config);
 
-// The descriptors of one product. Used by the thread that runs steps.
+// The descriptors of one product. Used by the thread that runs steps. Invariant: w_, x_ and y_ describe the arguments
+// of the last call.
 class LtMatmul {
  public:
   // Throws Failure. `lt` and `handle` outlive this object.

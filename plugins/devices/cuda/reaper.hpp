@@ -1,6 +1,6 @@
-// reaper.hpp: destroys unused memory and graphs in the background. Freeing memory waits for all queued work, and
-// destroying a graph takes the driver 0.2 ms, so removing one part would delay the steps of the others.
-// Launches also wait while the driver destroys something, so the thread pauses between two items.
+// plugins/devices/cuda/reaper.hpp: destroys unused memory and graphs in the background. Freeing memory waits for all
+// queued work, and destroying a graph takes the driver 0.2 ms, so removing one part would delay the steps of the
+// others. Launches also wait while the driver destroys something, so the thread pauses between two items.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -13,6 +13,7 @@
 
 namespace mortise::cuda {
 
+// The queue and the thread that destroys. Invariant: each item is destroyed once, in order of arrival. Thread-safe.
 class Reaper {
  public:
   explicit Reaper(int ordinal);  // of the GPU

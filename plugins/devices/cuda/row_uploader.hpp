@@ -1,6 +1,6 @@
-// row_uploader.hpp: fills device memory with rows that several host threads produce. A single thread copies a
-// checkpoint from the page cache at 7 GB/s on a machine whose bus takes 38. Each thread has two page-locked pieces and
-// fills one while the other is copied; they are kept for the next weight.
+// plugins/devices/cuda/row_uploader.hpp: fills device memory with rows that several host threads produce. A single
+// thread copies a checkpoint from the page cache at 7 GB/s on a machine whose bus takes 38. Each thread has two
+// page-locked pieces and fills one while the other is copied; they are kept for the next weight.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -12,6 +12,8 @@
 
 namespace mortise::cuda {
 
+// The page-locked pieces of all threads. Invariant: a piece is not filled while a copy may read it. One upload() at a
+// time; it uses several threads itself.
 class RowUploader {
  public:
   static constexpr std::size_t kPieceBytes = std::size_t{2} << 20;

@@ -1,4 +1,4 @@
-// temporary.hpp: device memory that is freed at the end of a scope.
+// plugins/devices/cuda/temporary.hpp: device memory that is freed at the end of a scope.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -11,7 +11,7 @@
 
 namespace mortise::cuda {
 
-// Owns one allocation of device memory. Used by one thread.
+// Owns one allocation of device memory. Used by one thread. Invariant: memory_ is allocated, or null.
 class Temporary {
  public:
   Temporary() = default;

@@ -1,6 +1,7 @@
-// tuning_cache.hpp: keeps the results of searches between starts, in tuning files (tuning_file.hpp). A file is in the
-// user's cache folder, and another one beside the checkpoint, so that a new container finds it together with its model.
-// An option can name one folder instead. Used by the thread that runs steps.
+// plugins/devices/cuda/tuning_cache.hpp: keeps the results of searches between starts, in tuning files
+// (tuning_file.hpp). A file is in the user's cache folder, and another one beside the checkpoint, so that a new
+// container finds it together with its model. An option can name one folder instead. Used by the thread that runs
+// steps.
 #pragma once
 
 #include <chrono>
@@ -20,6 +21,8 @@ struct TuningOption {
   std::string folder;  // empty: the standard folders
 };
 
+// The choices in memory and the files that keep them. Invariant: if a write is pending, unwritten_ is true. Used by the
+// thread that runs steps only.
 class TuningCache {
  public:
   // Reads the file in the folder of `option`, or else in the user's cache folder. `host` takes warnings; it may be

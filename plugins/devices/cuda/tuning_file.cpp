@@ -5,13 +5,13 @@
 
 #include <cctype>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <sstream>
 #include <stdexcept>
 #include <system_error>
 
+#include "devices/checks/environment.hpp"
 #include "nlohmann/json.hpp"
 
 namespace mortise::cuda {
@@ -53,12 +53,9 @@ Choice read_choice(const json& value) {
 }  // namespace
 
 std::optional<fs::path> user_tuning_folder() {
-  // The XDG specification says that relative paths are ignored.
-  const char* cache = std::getenv("XDG_CACHE_HOME");
-  if (cache != nullptr && fs::path(cache).is_absolute()) return fs::path(cache) / "mortise";
-  const char* home = std::getenv("HOME");
-  if (home == nullptr || !fs::path(home).is_absolute()) return std::nullopt;
-  return fs::path(home) / ".cache" / "mortise";
+  const std::optional<fs::path> cache = device_environment::cache_folder();
+  if (!cache) return std::nullopt;
+  return *cache / "mortise";
 }
 
 std::string tuning_file_name(const TuningKey& key) {

@@ -1,5 +1,5 @@
-// tuning_file.hpp: the choices of earlier starts in a file. A file belongs to one GPU, driver and version of cuBLASLt.
-// It is a hint: the bits of every choice are checked before it is used.
+// plugins/devices/cuda/tuning_file.hpp: the choices of earlier starts in a file. A file belongs to one GPU, driver and
+// version of cuBLASLt. It is a hint: the bits of every choice are checked before it is used.
 #pragma once
 
 #include <filesystem>

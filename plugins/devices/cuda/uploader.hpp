@@ -1,5 +1,5 @@
-// uploader.hpp: two page-locked buffers in turn: one is filled while the other is copied to the device. Locking 32 MiB
-// takes milliseconds, so a device allocates them for its first weight and keeps them.
+// plugins/devices/cuda/uploader.hpp: two page-locked buffers in turn: one is filled while the other is copied to the
+// device. Locking 32 MiB takes milliseconds, so a device allocates them for its first weight and keeps them.
 #pragma once
 
 #include <cuda_runtime_api.h>

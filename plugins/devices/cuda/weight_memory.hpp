@@ -1,4 +1,4 @@
-// weight_memory.hpp: memory of weights, for weights.cpp and int_weights.cpp.
+// plugins/devices/cuda/weight_memory.hpp: memory of weights, for weights.cpp and int_weights.cpp.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// workspace.hpp: device memory that an operation needs beside its tensors. It grows when a size is needed for the first
-// time, and is freed with the device only, because captured graphs hold its address. One operation at a time uses it,
-// so all work of a device that needs workspaces must be on one stream.
+// plugins/devices/cuda/workspace.hpp: device memory that an operation needs beside its tensors. It grows when a size is
+// needed for the first time, and is freed with the device only, because captured graphs hold its address. One operation
+// at a time uses it, so all work of a device that needs workspaces must be on one stream.
 #pragma once
 
 #include <cuda_runtime_api.h>

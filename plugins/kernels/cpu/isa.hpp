@@ -1,5 +1,5 @@
-// isa.hpp: the instruction sets of this machine, the choice of one of them, and the FPU state that kernels require. All
-// instruction sets give the same bits (docs/numerics.md), so the choice only affects speed.
+// plugins/kernels/cpu/isa.hpp: the instruction sets of this machine, the choice of one of them, and the FPU state that
+// kernels require. All instruction sets give the same bits (docs/numerics.md), so the choice only affects speed.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,8 @@ bool has_vnni();
 std::optional<Isa> choose_isa(const char* forced, std::string& error);
 
 // For the calling thread, until the end of the scope: flush-to-zero, denormals-as-zero and rounding to nearest even.
-// Every caller of a kernel holds one. The AMX unit always works like this, so all other kernels must, too.
+// Every caller of a kernel holds one. The AMX unit always works like this, so all other kernels must, too. Invariant:
+// saved_ is the state before the scope, which the destructor restores.
 class DenormalsOff {
  public:
   DenormalsOff();

@@ -1,4 +1,4 @@
-// kernel_table.hpp: the kernels of one instruction set: one struct of function pointers per family.
+// plugins/kernels/cpu/kernel_table.hpp: the kernels of one instruction set: one struct of function pointers per family.
 #pragma once
 
 #include "kernels/cpu/head/head_reduce.hpp"

@@ -1,4 +1,4 @@
-// types.hpp: element types of kernels, for headers that do not depend on an instruction set.
+// plugins/kernels/cpu/types.hpp: element types of kernels, for headers that do not depend on an instruction set.
 #pragma once
 
 #include <cstddef>

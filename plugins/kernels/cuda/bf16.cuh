@@ -1,5 +1,5 @@
-// bf16.cuh: how kernels read and write elements (docs/numerics.md, "Rules for everything"): a bf16 is its 16 bits, and
-// every stored NaN is the canonical NaN.
+// plugins/kernels/cuda/bf16.cuh: how kernels read and write elements (docs/numerics.md, "Rules for everything"): a bf16
+// is its 16 bits, and every stored NaN is the canonical NaN.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Activations, gated activations, sums and copies of rows. All are memory bound; a thread takes eight elements where
-// rows are aligned.
+// Activations, gated activations, sums and copies of rows. All are memory bound. If rows are aligned, a thread handles
+// eight elements at a time.
 #include <algorithm>
 
 #include "kernels/cuda/launch.cuh"
@@ -23,7 +23,7 @@ struct Act {
   }
 };
 
-// The operation on elements a and b of the same place. Unary operations ignore b.
+// Applies the operation to a and b, elements at the same place. Unary operations ignore b.
 template <class T, Activation kActivation>
 struct Gated {
   static constexpr bool kBinary = true;
@@ -40,7 +40,7 @@ struct Sum {
   __device__ static float of(float a, float b) { return __fadd_rn(a, b); }
 };
 
-// A block takes some pieces of a row, one per thread, and the same pieces of further rows gridDim.y apart.
+// A thread block handles pieces of a row, one per thread, and the same pieces of every gridDim.y-th further row.
 template <class T, class Op, bool kVectors>
 __global__ void __launch_bounds__(kThreads)
     elementwise_kernel(Rows a, Rows b, Rows out, std::int64_t rows, std::int64_t columns) {
@@ -107,7 +107,7 @@ __global__ void __launch_bounds__(kThreads) gather_kernel(const GatherArgs args)
   for (std::int64_t i = threadIdx.x; i < words; i += kThreads) to[i] = known ? from[i] : Word{};
 }
 
-// One word per thread, because rows may be short.
+// Each thread copies one word, because rows may be short.
 template <class Word>
 __global__ void __launch_bounds__(kThreads) scatter_kernel(const ScatterArgs args) {
   let_next_kernel_begin();
@@ -121,7 +121,7 @@ __global__ void __launch_bounds__(kThreads) scatter_kernel(const ScatterArgs arg
       reinterpret_cast<const Word*>(args.from + m * args.from_stride)[word];
 }
 
-// The largest of 16, 4 and 2 bytes to which both sets of rows, and their lengths, are aligned.
+// Returns the largest of 16, 4 and 2 bytes that divides the addresses, strides and lengths of both sets of rows.
 template <class Args>
 std::size_t word_bytes(const Args& args) {
   const auto all = reinterpret_cast<std::uintptr_t>(args.from) | reinterpret_cast<std::uintptr_t>(args.out) |

@@ -1,5 +1,5 @@
-// head_reduce.hpp: log-sum-exp, target logit, rank and the first n tokens of rows of logits, without keeping the logits
-// (docs/numerics.md, "Head reductions").
+// plugins/kernels/cuda/head_reduce.hpp: log-sum-exp, target logit, rank and the first n tokens of rows of logits,
+// without keeping the logits (docs/numerics.md, "Head reductions").
 //   lse = log(sum_t exp(x[t])),  rank = number of tokens before the target,  x = clean(logits)
 //   logits  f32 [rows, columns]: a slice of the vocabulary from vocab_begin on. Slices ascend; `first` starts the state
 // Shapes: the fields of mortise_head_reduce_args, which the caller has checked.
@@ -7,6 +7,7 @@
 // Cost: memory bound; a few kernels, each of which reads the logits once.
 // Errors: the cudaError_t of the launch.
 // Launches on `stream`, never waits, allocates nothing.
+// Source: online softmax, arXiv:1805.02867.
 // Oracle: kernels/cpu/reference/head_reduce.hpp, bitwise (tests/plugins/devices/cuda/head_test.cpp).
 #pragma once
 

@@ -1,4 +1,4 @@
-// int_loads.cuh: loads of packed weights (int_weight.hpp) from shared memory.
+// plugins/kernels/cuda/int_loads.cuh: loads of packed weights (int_weight.hpp) from shared memory.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// int_rows.cuh: quantises rows of x to signed bytes with one scale per row (docs/numerics.md, "Quantised linear",
-// Activations), eight elements at a time.
+// plugins/kernels/cuda/int_rows.cuh: quantises rows of x to signed bytes with one scale per row (docs/numerics.md,
+// "Quantised linear", Activations), eight elements at a time.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,8 @@
 
 namespace mortise::cuda {
 
-// A row of x in the order of w: column j of w is multiplied by element order[j].
+// A row of x in the order of w: column j of w is multiplied by element order[j]. A value in registers: each thread has
+// its own.
 class IntRow {
  public:
   __device__ IntRow(const LinearIntArgs& args, std::int64_t row)

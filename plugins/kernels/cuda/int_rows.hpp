@@ -1,5 +1,5 @@
-// int_rows.hpp: quantises rows of x to signed bytes with one scale per row, for products with quantised weights
-// (docs/numerics.md, "Quantised linear", Activations).
+// plugins/kernels/cuda/int_rows.hpp: quantises rows of x to signed bytes with one scale per row, for products with
+// quantised weights (docs/numerics.md, "Quantised linear", Activations).
 //   q[m,j] = nearest(x[m,order[j]] * (127 / a)),  sx[m] = a / 127,  a = max_j |x[m,j]|
 //   x     as in LinearIntArgs
 //   q     i8 [m][k padded to whole chunks], zeros behind k
@@ -8,6 +8,7 @@
 // Cost: reads x twice, the second time from the caches.
 // Errors: the cudaError_t of the launch.
 // Launches on `stream`, never waits, allocates nothing.
+// Source: int8 with one scale per token, LLM.int8(), arXiv:2208.07339.
 // Oracle: kernels/cpu/reference/linear_int.hpp, bitwise, through the products
 // (tests/plugins/devices/cuda/int_weights_test.cpp).
 #pragma once

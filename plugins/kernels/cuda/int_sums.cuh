@@ -1,5 +1,5 @@
-// int_sums.cuh: the registers of a warp of linear_int_stream: fragments of a chunk of weights and of q, and the sums of
-// a group and of a tile (sixteen columns of y).
+// plugins/kernels/cuda/int_sums.cuh: the registers of a warp of linear_int_stream: fragments of a chunk of weights and
+// of q, and the sums of a group and of a tile (sixteen columns of y).
 #pragma once
 
 #include <cstdint>
@@ -92,7 +92,8 @@ __device__ __forceinline__ void write_one(const LinearIntArgs& args, int tile, i
 }
 
 // The sums of a group: of q * value, and of q if there are zero points. With one tile of rows, even and odd steps have
-// sums of their own, so that no instruction waits for the one before. Also the f32 sums of the row.
+// sums of their own, so that no instruction waits for the one before. Also the f32 sums of the row. In registers: each
+// thread of the warp has its own part; methods are called by whole warps.
 template <Kind kKind, int kTiles>
 class Sums {
   static constexpr int kChains = kTiles == 1 ? 2 : 1;

@@ -1,6 +1,6 @@
-// int_weight.hpp: the order of quantised weights on the GPU, and the arguments of a product with them. The class is the
-// CPU's, cpu-int8/1 (docs/numerics.md, "Quantised linear"): integer sums have no order, so tensor cores give the same
-// bits.
+// plugins/kernels/cuda/int_weight.hpp: the order of quantised weights on the GPU, and the arguments of a product with
+// them. The class is the CPU's, cpu-int8/1 (docs/numerics.md, "Quantised linear"): integer sums have no order, so
+// tensor cores give the same bits.
 //
 // A panel is 16 rows of w (columns of y), a chunk 128 columns of a panel. The chunks of a panel are contiguous:
 //   values, 8 bits  [4 steps][32 lanes][16]   a step is the a operand of mma.m16n8k32: word j of lane 4 g + t has row

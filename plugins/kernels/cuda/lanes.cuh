@@ -1,5 +1,6 @@
-// lanes.cuh: the tree that ends every reduction of docs/numerics.md: of sixteen partial results, lane i with lane i +
-// 8, then + 4, + 2, + 1. Whole warps call it. Lanes 0 .. 15 hold the partial results; the result is in lane 0.
+// plugins/kernels/cuda/lanes.cuh: the tree that ends every reduction of docs/numerics.md: of sixteen partial results,
+// lane i with lane i + 8, then + 4, + 2, + 1. Whole warps call it. Lanes 0 .. 15 hold the partial results; the result
+// is in lane 0.
 #pragma once
 
 namespace mortise::cuda {

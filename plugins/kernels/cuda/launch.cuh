@@ -1,6 +1,6 @@
-// launch.cuh: launches a kernel that may start before the preceding kernel of the stream has ended ("programmatic
-// dependent launch"). Such a kernel starts on free multiprocessors, does work that depends on no kernel (barriers,
-// loading weights and uploaded lists), and then waits for the preceding kernels.
+// plugins/kernels/cuda/launch.cuh: launches a kernel that may start before the preceding kernel of the stream has ended
+// ("programmatic dependent launch"). Such a kernel starts on free multiprocessors, does work that depends on no kernel
+// (barriers, loading weights and uploaded lists), and then waits for the preceding kernels.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -1,5 +1,5 @@
-// linear_int_stream.hpp: a product with quantised weights for up to sixteen rows of x, as fast as the weights can be
-// read. Like linear_stream.hpp it starts to load them before the preceding kernels have ended.
+// plugins/kernels/cuda/linear_int_stream.hpp: a product with quantised weights for up to sixteen rows of x, as fast as
+// the weights can be read. Like linear_stream.hpp it starts to load them before the preceding kernels have ended.
 //   y[m,n] = round((sum_g f32(dot[m,n,g]) * scale[n,g]) * sx[m] (+ bias[n]))     docs/numerics.md, "Quantised linear"
 // Shapes: LinearIntArgs, m <= 16, groups of 32, 64, 128 or a whole row, any k whose rows fit into shared memory.
 // Order: exact integer sums in any order; groups ascending, in f32. Warps may divide the groups of a row; one of them
@@ -11,6 +11,7 @@
 // have ended.
 // Errors: the cudaError_t of the launch.
 // Launches on `stream`, never waits, allocates nothing.
+// Source: GPTQ, arXiv:2210.17323, and AWQ, arXiv:2306.00978 (formats of 4-bit checkpoints); PTX ISA, mma.sync.m16n8k32.
 // Oracle: kernels/cpu/reference/linear_int.hpp, bitwise (tests/plugins/devices/cuda/int_weights_test.cpp).
 #pragma once
 

@@ -1,5 +1,5 @@
-// linear_int_wide.hpp: a product with quantised weights for any number of rows, on wgmma. Used where
-// linear_int_stream.hpp is not faster.
+// plugins/kernels/cuda/linear_int_wide.hpp: a product with quantised weights for any number of rows, on wgmma. Used
+// where linear_int_stream.hpp is not faster.
 //   y[m,n] = round((sum_g f32(dot[m,n,g]) * scale[n,g]) * sx[m] (+ bias[n]))     docs/numerics.md, "Quantised linear"
 // Shapes: LinearIntArgs, any m and k. Two kernels: the first writes q and sx of the rows of x to the workspace, the
 // second multiplies.
@@ -11,6 +11,7 @@
 // have ended.
 // Errors: the cudaError_t of the launch; cudaErrorNotSupported if the driver has no tensor maps.
 // Launches on `stream`, never waits, allocates nothing.
+// Source: GPTQ, arXiv:2210.17323, and AWQ, arXiv:2306.00978 (formats of 4-bit checkpoints); PTX ISA, wgmma.
 // Oracle: kernels/cpu/reference/linear_int.hpp, bitwise (tests/plugins/devices/cuda/int_weights_test.cpp).
 #pragma once
 

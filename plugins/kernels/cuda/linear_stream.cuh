@@ -1,5 +1,5 @@
-// linear_stream.cuh: the common part of the kernels of linear_stream.hpp: pieces of weights that the copy engine loads,
-// and the elements of y that a lane writes.
+// plugins/kernels/cuda/linear_stream.cuh: the common part of the kernels of linear_stream.hpp: pieces of weights that
+// the copy engine loads, and the elements of y that a lane writes.
 //
 // Weights are the a operand of the instruction (sixteen columns of y, a "tile"), rows of x the b operand. One lane
 // requests a whole piece (cp.async.bulk.tensor). Requested row by row, a piece would cost its warp 900 cycles, more

@@ -1,16 +1,18 @@
-// linear_stream.hpp: the product of linear_mma.hpp for few rows of x, with the same bits, as fast as the weights can be
-// read. It starts to load the weights before the preceding kernels have ended (launch.cuh), so that memory is busy
-// while attention and norms compute.
+// plugins/kernels/cuda/linear_stream.hpp: the product of linear_mma.hpp for few rows of x, with the same bits, as fast
+// as the weights can be read. It starts to load the weights before the preceding kernels have ended (launch.cuh), so
+// that memory is busy while attention and norms compute.
 //   y[m,n] = sum_k x[m,k] w[n,k] (+ bias[n])
 //   x bf16 [m, k], rows x_stride apart; w bf16 [n, k], rows w_stride apart; bias f32 [n] or null
 //   y bf16 or f32 [m, n], rows y_stride apart
+// Shapes: m <= kMostStreamedRows, k a multiple of 64, any n; x, w and their rows at multiples of 16 bytes.
 // Order: as linear_mma.hpp.
 // Cost: reads n * k * 2 bytes of weights once, on an H200 at the bandwidth of a copy.
 // REQUIRES: no kernel that may still run writes w or bias, because they are read before the preceding kernels have
 // ended.
 // Errors: the cudaError_t of the launch.
 // Launches on `stream`, never waits, allocates nothing.
-// Oracle: kernels/cuda/reference/linear.hpp, bitwise (tests/plugins/kernels/cuda/linear_stream_test.cpp).
+// Source: PTX ISA, mma.sync.m16n8k16 and cp.async.bulk. Oracle: kernels/cuda/reference/linear.hpp, bitwise
+// (tests/plugins/kernels/cuda/linear_stream_test.cpp).
 #pragma once
 
 #include <cuda_runtime_api.h>

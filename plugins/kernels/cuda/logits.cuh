@@ -1,5 +1,5 @@
-// logits.cuh: clean logits, as head reductions and sampling read them (docs/numerics.md, "Head reductions"), and the
-// order of tokens.
+// plugins/kernels/cuda/logits.cuh: clean logits, as head reductions and sampling read them (docs/numerics.md, "Head
+// reductions"), and the order of tokens.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
-// math.cuh: exp2, exp, log, log1p, tanh, erf and the activations of docs/numerics.md for one number: the operations of
-// plugins/kernels/cpu/vec/math.hpp in the same order, so the same bits. Every operation is a named intrinsic (__fadd_rn
-// ..), which the compiler may neither fuse nor reorder. With -ftz=true denormal operands and results are zero.
+// plugins/kernels/cuda/math.cuh: exp2, exp, log, log1p, tanh, erf and the activations of docs/numerics.md for one
+// number: the operations of plugins/kernels/cpu/vec/math.hpp in the same order, so the same bits. Every operation is a
+// named intrinsic (__fadd_rn ..), which the compiler may neither fuse nor reorder. With -ftz=true denormal operands and
+// results are zero.
 // Oracle: kernels/cpu/reference/math.hpp, bitwise (tests/plugins/kernels/cuda/math_test.cpp).
 #pragma once
 

@@ -1,5 +1,5 @@
-// mma.cuh: the tensor-core instruction of class cuda-bf16/1, d += a b with a [16, 16] row-major, b [16, 8]
-// column-major. With g = lane / 4 and t = 2 * (lane % 4), a lane holds
+// plugins/kernels/cuda/mma.cuh: the tensor-core instruction of class cuda-bf16/1, d += a b with a [16, 16] row-major, b
+// [16, 8] column-major. With g = lane / 4 and t = 2 * (lane % 4), a lane holds
 //   a: (g, t) (g + 8, t) (g, t + 8) (g + 8, t + 8), pairs along k;  b: (t, g) (t + 8, g), pairs along k
 //   d: (g, t) (g, t + 1) (g + 8, t) (g + 8, t + 1)
 #pragma once

@@ -1,5 +1,5 @@
-// noise.cuh: Gumbel noise as a function of (key, position, token): plugins/kernels/cpu/head/noise.hpp and philox.hpp
-// for one token at a time.
+// plugins/kernels/cuda/noise.cuh: Gumbel noise as a function of (key, position, token):
+// plugins/kernels/cpu/head/noise.hpp and philox.hpp for one token at a time.
 // Source of Philox4x32-10: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
 // Oracle: kernels/cpu/reference/noise.hpp, bitwise (tests/plugins/devices/cuda/head_test.cpp).
 #pragma once

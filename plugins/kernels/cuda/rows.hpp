@@ -1,4 +1,5 @@
-// rows.hpp: operations on single rows: norms, activations, sums, copies by index (docs/numerics.md, "Norms").
+// plugins/kernels/cuda/rows.hpp: operations on single rows: norms, activations, sums, copies by index
+// (docs/numerics.md, "Norms").
 // Shapes: rows as in types.hpp, bf16 or f32; round() is to that type. The caller has checked shapes and memory.
 // Order: that of the CPU's rows/*.hpp; rows are independent.
 // Cost: memory bound; a norm of few rows takes the time of its chains.
@@ -32,6 +33,7 @@ struct NormArgs {
 constexpr std::int64_t kMaxNormColumns = 56 * 1024;  // a row must fit as f32 into the shared memory of a block
 cudaError_t launch_norm(const NormArgs& args, cudaStream_t stream);
 
+// Source of the next two: GELU, arXiv:1606.08415; gated activations, arXiv:2002.05202.
 // out[m, i] = round(round(act(x[m, i])) * x[m, columns + i])
 cudaError_t launch_gated(Activation activation, ElementType type, Rows x, Rows out, std::int64_t rows,
                          std::int64_t columns, cudaStream_t stream);
@@ -43,7 +45,8 @@ cudaError_t launch_add(ElementType type, Rows a, Rows b, Rows out, std::int64_t 
                        cudaStream_t stream);
 
 // out[m] = from[ids[m]], for rows of `row_bytes`. Both strides are in bytes. An id outside of 0 .. num_from - 1 gives a
-// row of zeros, so a wrong id reads no foreign memory.
+// row of zeros, so a wrong id reads no foreign memory. Oracle of gather and scatter: copies on the host, bitwise
+// (tests/plugins/devices/cuda/rows_test.cpp).
 struct GatherArgs {
   const std::byte* from;
   std::int64_t from_stride, num_from;

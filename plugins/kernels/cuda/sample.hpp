@@ -1,11 +1,12 @@
-// sample.hpp: draws one token from each row of logits (docs/numerics.md, "Sampling").
+// plugins/kernels/cuda/sample.hpp: draws one token from each row of logits (docs/numerics.md, "Sampling").
 //   x = clean(edits(logits)) of allowed tokens / temperature;  kept = top_p(top_k(min_p(x)))
 //   token = arg max over kept of x + noise(key, position, token); the lowest id wins ties
 // Shapes: the fields of mortise_sample_args. The caller has checked sizes; values in device memory are not checked.
 // Order: integer weights and maxima have none; everything else is per token. Rows are independent.
 // Cost: a few passes over the logits, which are usually in the L2.
 // Launches on `stream`, never waits, allocates nothing.
-// Errors: token -1 where no token can be drawn.
+// Errors: the cudaError_t of the launch. Token -1 where no token can be drawn.
+// Source: noise from Philox4x32-10, Salmon et al., SC 2011; top-p, arXiv:1904.09751; min-p, arXiv:2407.01082.
 // Oracle: kernels/cpu/reference/sample_token.hpp, bitwise (tests/plugins/devices/cuda/head_test.cpp).
 #pragma once
 

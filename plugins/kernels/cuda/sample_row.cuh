@@ -1,5 +1,6 @@
-// sample_row.cuh: sampling of one row of logits (docs/numerics.md, "Sampling"): edits, the allowed set and the
-// temperature; where min_p, top_k and top_p cut; the score of a token; the answer. A block works on one row.
+// plugins/kernels/cuda/sample_row.cuh: sampling of one row of logits (docs/numerics.md, "Sampling"): edits, the allowed
+// set and the temperature; where min_p, top_k and top_p cut; the score of a token; the answer. A block works on one
+// row.
 #pragma once
 
 #include "kernels/cuda/noise.cuh"
@@ -40,7 +41,7 @@ __device__ inline void apply_edits(const SampleArgs& args, std::int64_t r, int b
 }
 
 // Turns an edited logit into a prepared one: cleaned, -infinity if the token is not allowed, divided by the
-// temperature.
+// temperature. A value in registers: each thread has its own, equal in all threads of the block.
 class Preparation {
  public:
   __device__ Preparation(const SampleArgs& args, std::int64_t r)
@@ -122,7 +123,8 @@ __device__ inline Filtered filter_row(const SampleArgs& args, std::int64_t r, co
   return {cut, bound, total};
 }
 
-// Computes the scores of a row's tokens.
+// Computes the scores of a row's tokens. A value in registers: each thread has its own, equal in all threads of the
+// block.
 class Drawer {
  public:
   __device__ Drawer(const SampleArgs& args, std::int64_t r, float row_max, const Filtered& filtered)

@@ -1,7 +1,8 @@
-// select.cuh: finds where a prefix of the order (logit descending, id ascending) ends, without a sort: the last token
-// of the shortest prefix whose weights sum to at least `need`. Integer sums have no order, so the cut is that of any
-// sort. A block works on one row. find_cut puts tokens into bins by their distance from the largest logit and then
-// examines one bin. If that bin has too many tokens, select_cut searches digit by digit instead.
+// plugins/kernels/cuda/select.cuh: finds where a prefix of the order (logit descending, id ascending) ends, without a
+// sort: at the last token of the shortest prefix whose weights sum to at least `need`. Weights are integers, so the
+// order of additions does not matter, and the cut is the one that any sort would give. A thread block works on one row.
+// find_cut puts tokens into bins by their distance from the largest logit and then examines one bin. If that bin has
+// too many tokens, select_cut searches digit by digit instead.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,7 @@ namespace mortise::cuda {
 
 constexpr int kDigitBits = 11, kNumBins = 1 << kDigitBits;
 
-// A place in the order of tokens: it keeps the tokens at or before it. Ids have at most 31 bits.
+// A place in the order of tokens. Tokens at or before it are kept. Ids have at most 31 bits.
 struct Cut {
   std::uint32_t code, id;
   __device__ bool keeps(std::uint32_t c, std::uint32_t i) const { return c < code || (c == code && i <= id); }
@@ -38,7 +39,7 @@ struct SelectScratch {
   Cut cut;
 };
 
-// Sums of bins: of the bins up to this thread's last one, of this thread's bins, and of all bins.
+// Sums of weights: over the bins up to this thread's last one, over this thread's bins, and over all bins.
 struct BinSums {
   unsigned long long up_to, own, all;
 };
@@ -89,7 +90,7 @@ __device__ inline void find_bin(SelectScratch& s, const BinSums& sums, unsigned 
   *before = s.before;
 }
 
-// Shared memory has 32-bit additions; a 64-bit one is a loop of compare-and-swap.
+// Shared memory has 32-bit additions; a 64-bit addition is a loop of compare-and-swap.
 template <bool kUnitWeights>
 __device__ __forceinline__ void add_to_bin(SelectScratch& s, std::uint32_t bin, unsigned long long weight) {
   auto* const words = reinterpret_cast<std::uint32_t*>(&s.bins[bin]);
@@ -103,9 +104,10 @@ __device__ __forceinline__ void add_to_bin(SelectScratch& s, std::uint32_t bin, 
   if (high != 0) atomicAdd(&words[1], high);
 }
 
-// The cut behind the shortest prefix that weighs at least `need`. `items(f)` calls f(code, id, weigh) for this thread's
-// tokens; weigh() is the token's weight. Together the threads visit each token once, in the same way in every call.
-// REQUIRES: 1 <= need <= the sum of all weights; tokens with one code weigh the same; with kUnitWeights each weighs 1.
+// Returns the end of the shortest prefix that weighs at least `need`. `items(f)` calls f(code, id, weigh) for this
+// thread's tokens; weigh() is the token's weight. Together the threads visit each token once, in the same way in every
+// call. REQUIRES: 1 <= need <= the sum of all weights; tokens with one code weigh the same; with kUnitWeights each
+// weighs 1.
 template <int kThreads, bool kUnitWeights, class Items>
 __device__ Cut select_cut(SelectScratch& s, unsigned long long need, Items items) {
   constexpr int kShifts[] = {21, 10, 0};  // digits of 11, 11 and 10 bits of a 32-bit word
@@ -130,7 +132,9 @@ __device__ Cut select_cut(SelectScratch& s, unsigned long long need, Items items
       find_bin<kThreads>(s, sum_bins<kThreads>(s), need, &digit, &before);
       need -= before;
       word[part] |= digit << shift;
-      // All tokens with these digits are left, unless some may weigh nothing: those are not in the shortest prefix.
+      // The prefix ends with the last token that has these digits, so no further digit is needed. Exception: tokens of
+      // weight 0 may have these digits and lie behind the end of the shortest prefix. That can only happen before all
+      // digits of the code are known (part 0, step < 2), and never with unit weights.
       if (s.bins[digit] == need && (kUnitWeights || part == 1 || step == 2)) {
         const std::uint32_t rest = ~(~0u << shift);
         return part == 0 ? Cut{word[0] | rest, kLastId} : Cut{word[0], (word[1] | rest) & kLastId};
@@ -140,15 +144,15 @@ __device__ Cut select_cut(SelectScratch& s, unsigned long long need, Items items
   return {word[0], word[1]};
 }
 
-// The bin of a token: bins are 1/64 wide, from the largest logit down; the last one has everything further below. The
-// distance is rounded, but monotonic: a token's bin never precedes that of a token with a larger logit.
+// Returns the bin of a token. Bins are 1/64 wide, from the largest logit down; the last one has everything further
+// below. The distance is rounded, but monotonic: a token's bin never precedes that of a token with a larger logit.
 __device__ __forceinline__ std::uint32_t bin_below(float largest, std::uint32_t code) {
   const float distance = __fadd_rn(largest, -logit_of_code(code));
   return static_cast<std::uint32_t>(max(min(__float2int_rd(__fmul_rn(distance, 64.0f)), kNumBins - 1), 0));
 }
 
-// The same cut as select_cut. `largest` is the largest logit of the items. need_of(sum of all weights) is the weight of
-// the prefix; 0 keeps everything.
+// Finds the same cut as select_cut. `largest` is the largest logit of the items. need_of(sum of all weights) is the
+// weight of the prefix; 0 keeps everything.
 template <int kThreads, bool kUnitWeights, class NeedOf, class Items>
 __device__ Cut find_cut(SelectScratch& s, float largest, NeedOf need_of, Items items) {
   const int tid = static_cast<int>(threadIdx.x);

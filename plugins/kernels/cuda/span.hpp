@@ -1,18 +1,20 @@
-// span.hpp: attention over a paged KV cache in bf16 on the GPU, divided into spans of keys at absolute positions
-// (docs/numerics.md, "Attention on CUDA").
+// plugins/kernels/cuda/span.hpp: attention over a paged KV cache in bf16 on the GPU, divided into spans of keys at
+// absolute positions (docs/numerics.md, "Attention on CUDA").
 //
 //   out[r, h] = softmax_t(scale * q[r, h] . K[t]) V[t]      t: the keys that row r sees
+// Shapes:
 //   q, out    bf16 [tokens, heads, head_dim]                with strides for tokens and heads
+//   head_dim  one of kSpanHeadDims; block_size a power of two from 16 on; heads a multiple of the KV heads
 //
-// A **tile** is some rows of one sequence for one kv head (row i is token i / num_heads, query head i % num_heads). A
+// A **tile** is some rows of one sequence for one KV head (row i is token i / num_heads, query head i % num_heads). A
 // **run** is a tile with a range of spans.
 // Order: each span gives a partial (maximum, sum, O) that depends on the row alone; partials merge from left to right.
 // So the bits of a row are the same however spans are divided among runs and kernels.
 //
-// The cache of one block, one layer and one kv head is K, then V, each
+// The cache of one block, one layer and one KV head is K, then V, each
 //   [block_size / 8][head_dim / C][8 tokens][C]   C = span_columns(head_dim): 64, 32 or 16
 // where the 16-byte unit u (of C / 8) of token t lies at u ^ (t % 8 / (64 / C)). Blocks are contiguous, each
-// [layer][kv head]. So 16 tokens are one piece of 32 * head_dim bytes, which is copied to shared memory unchanged.
+// [layer][KV head]. So 16 tokens are one piece of 32 * head_dim bytes, which is copied to shared memory unchanged.
 // There ldmatrix reads it without bank conflicts, and wgmma reads it as a swizzle of 2 C bytes, K by rows and V by
 // columns. V in the cache is always finite (docs/numerics.md, "What is written"), and memory starts as zeros. A piece
 // may therefore hold tokens that a row does not see, of this sequence or of an earlier one: with P = 0 they add zeros.
@@ -41,8 +43,8 @@ constexpr std::int32_t kSpanChunks = kSpan / kKeyChunk;
 constexpr std::int32_t kDecodeRows = 16;    // rows of a tile of the decode kernel: one mma
 constexpr std::int32_t kSharedRows = 64;    // rows of a tile of shared spans: one wgmma
 constexpr std::int32_t kPrefillRows = 128;  // rows of a tile of the prefill kernel: two wgmma
-constexpr std::int32_t kDecodeWarps =
-    4;  // of a block of the decode kernel, which is one worker; one more brings K and V
+// The computing warps of a thread block of the decode kernel, which is one worker. One more warp requests K and V.
+constexpr std::int32_t kDecodeWarps = 4;
 
 constexpr std::int32_t kSpanHeadDims[] = {32, 64, 80, 96, 128, 192, 256};
 constexpr bool is_span_head_dim(std::int32_t head_dim) {
@@ -72,7 +74,7 @@ struct SpanLayout {
 SpanLayout make_span_layout(std::int32_t num_layers, std::int32_t num_kv_heads, std::int32_t head_dim,
                             std::int32_t block_size, SpanCache cache = SpanCache::kBf16);
 
-// K (or V) of 16 tokens of one kv head in the cache, in units of 2 bytes.
+// K (or V) of 16 tokens of one KV head in the cache, in units of 2 bytes.
 template <int kHeadDim, SpanCache kCache>
 struct CacheChunk {
   static constexpr std::int32_t kElements = kCache == SpanCache::kInt8 ? 8 * kHeadDim + 32 : kKeyChunk * kHeadDim;
@@ -92,20 +94,20 @@ constexpr std::int32_t span_offset_of(std::int32_t head_dim, std::int32_t token,
   return token / 8 * 8 * head_dim + d / kColumns * (8 * kColumns) + token % 8 * kColumns +
          ((d / 8 % (kColumns / 8)) ^ (token % 8 / (64 / kColumns))) * 8 + d % 8;
 }
-// The place of an element of K in a block of one kv head. V is block_size * head_dim elements further on.
+// The place of an element of K in a block of one KV head. V is block_size * head_dim elements further on.
 constexpr std::int32_t span_offset(std::int32_t head_dim, std::int32_t token, std::int32_t d) {
   return span_columns(head_dim) == 64   ? span_offset_of<64>(head_dim, token, d)
          : span_columns(head_dim) == 32 ? span_offset_of<32>(head_dim, token, d)
                                         : span_offset_of<16>(head_dim, token, d);
 }
 
-// Spans [span_begin, span_end) of a tile for one kv head. A run without spans is padding: out = 0.
+// Spans [span_begin, span_end) of a tile for one KV head. A run without spans is padding: out = 0.
 struct alignas(16) SpanRun {
   std::int32_t table;     // index in block_table of the sequence's first entry
   std::int32_t row;       // the first token's row in the batch
   std::int32_t position;  // position of that token; the following tokens are at the next positions
   std::int16_t num_tokens, num_heads;
-  std::int16_t head, kv_head;  // `head`: the first query head, counted over all kv heads
+  std::int16_t head, kv_head;  // `head`: the first query head, counted over all KV heads
   std::int32_t span_begin, span_end;
   // -1: the run covers the whole tile; its spans are merged, and `out` is written. Otherwise the run writes partials
   // from this row on: one merged partial if it begins with the first span that its rows see, else one per span.
@@ -119,11 +121,11 @@ static_assert(sizeof(SpanRun) == 32);
 struct SharedRow {
   std::int32_t row;       // row of its token in the batch
   std::int32_t position;  // of its token
-  std::int32_t head;      // among the query heads of a kv head
+  std::int32_t head;      // among the query heads of a KV head
   std::int32_t partial, partial_stride, kv_head_stride;
 };
 
-// Spans [span_begin, span_end) of up to kSharedRows rows for one kv head. Keys before the group's spans are either seen
+// Spans [span_begin, span_end) of up to kSharedRows rows for one KV head. Keys before the group's spans are either seen
 // by none of the rows, or covered by earlier runs.
 struct alignas(16) SharedRun {
   std::int32_t table;                // index in block_table of the first entry of a sequence that has the spans
@@ -210,12 +212,18 @@ cudaError_t span_decode(const SpanArgs& args, const SpanWork& work, cudaStream_t
 // most `num_blocks` blocks take the runs in turn; best is one per multiprocessor, with the longest runs first.
 cudaError_t span_prefill(const SpanArgs& args, const SpanRun* runs, std::int32_t num_runs, std::int32_t num_blocks,
                          cudaStream_t stream);
-// Merges partials. `counts` is in device memory, so that the launch is the same for every batch of a bucket.
+// Merges the partials of each tile from left to right, and writes out = O / sum:
+//   m' = max(m, m2);  left = 2^(m - m'), right = 2^(m2 - m');  O = fma(O2, right, O * left), sum likewise
+// `counts` is in device memory, so that the launch is the same for every batch of a bucket. Memory bound: reads each
+// partial once. Oracle: a fold on the host, bitwise (tests/plugins/attention/span_cuda/merge_test.cpp).
 cudaError_t span_merge(const SpanArgs& args, const SpanMerge* merges, const SpanMergeCounts* counts,
                        std::int32_t num_blocks, cudaStream_t stream);
 
 // Normalises q and k (optional), rotates them (optional), and writes K and V to their slots (NaN and zeros if V is not
-// finite). Changes q in place.
+// finite). Changes q in place. Equations and order: those of kernels/cpu/rows/norm.hpp and rope.hpp, by head.
+// Cost: memory bound, reads q, k and v once.
+// Source: RMS norm, arXiv:1910.07467; rope, arXiv:2104.09864.
+// Oracle: the scalar references of kernels/cpu, bitwise (tests/plugins/attention/span_cuda/append_test.cpp).
 struct SpanAppend {
   Bf16Bits* q;
   std::int64_t q_row_stride, q_head_stride;

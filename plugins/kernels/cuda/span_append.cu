@@ -1,7 +1,7 @@
-// Norm and rotation of q and k, K and V to their slots (docs/numerics.md, "Norms", "Rope", "What is written"): the
-// arithmetic is that of the CPU, bit by bit. A group of lanes handles a query head, or K and V of a KV head; each
-// lane handles eight neighbouring elements. The size of a group is a power of two, so for some head sizes its last
-// lanes have no elements.
+// Norms and rotates q and k, and writes K and V to their slots (docs/numerics.md, "Norms", "Rope", "What is written"),
+// with the same bits as the CPU. A group of lanes handles a query head, or K and V of a KV head; each lane handles
+// eight neighbouring elements. The size of a group is a power of two, so for some head sizes its last lanes have no
+// elements.
 #include "kernels/cuda/bf16.cuh"
 #include "kernels/cuda/int_rows.cuh"
 #include "kernels/cuda/launch.cuh"
@@ -15,7 +15,7 @@ constexpr int kThreads = 128;
 constexpr int kVector = 8;
 constexpr int kLanes = 16;  // partial results of a reduction
 constexpr unsigned kWarp = 0xffffffffu;
-constexpr std::uint32_t kNans = 0x7fc07fc0u;  // two in bf16
+constexpr std::uint32_t kNans = 0x7fc07fc0u;  // two NaNs in bf16
 
 template <int kHeadDim>
 constexpr int kGroupLanes = kHeadDim <= 32    ? 4
@@ -39,15 +39,16 @@ __device__ __forceinline__ uint4 packed(const float (&x)[kVector]) {
   return {words[0], words[1], words[2], words[3]};
 }
 
-// Whether eight elements are finite. The exponent of a number that is not finite is all ones: adding one to the
-// exponent then carries into the sign's place, which has been cleared.
+// Returns whether eight elements are finite. If a number is not finite, its exponent is all ones; adding one to the
+// exponent then carries into the sign bit, which has been cleared.
 __device__ __forceinline__ bool all_finite(const uint4& u) {
   const auto carried = [](std::uint32_t word) { return (word & 0x7fff7fffu) + 0x00800080u; };
   return ((carried(u.x) | carried(u.y) | carried(u.z) | carried(u.w)) & 0x80008000u) == 0;
 }
 
-// 1 / sqrt(mean of squares + eps). Sixteen chains: chain i takes elements i, i + 16, ..; then the tree. Here a lane of
-// the group has chains lane, lane + group, ..; in groups of 32 the upper half does the same as the lower.
+// Returns 1 / sqrt(mean of squares + eps). There are sixteen chains: chain i sums elements i, i + 16, ..; a tree adds
+// the chains. A lane of the group has the chains lane, lane + group, ..; in groups of 32 lanes the upper half repeats
+// the work of the lower half.
 template <int kHeadDim>
 __device__ float inverse_rms(const Bf16* row, int lane, float eps) {
   constexpr int kGroup = kGroupLanes<kHeadDim>, kEach = kGroup < kLanes ? kLanes / kGroup : 1;
@@ -61,7 +62,7 @@ __device__ float inverse_rms(const Bf16* row, int lane, float eps) {
       q[e] = __fmaf_rn(x, x, q[e]);
     }
   }
-  // The tree adds chains that are 8, 4, 2, 1 apart. A lane's own chains are the farthest apart, so they come first.
+  // The tree adds chains that are 8, 4, 2, 1 apart. A lane's own chains are farthest apart, so they are added first.
 #pragma unroll
   for (int half = kEach / 2; half > 0; half /= 2) {
 #pragma unroll
@@ -75,7 +76,8 @@ __device__ float inverse_rms(const Bf16* row, int lane, float eps) {
   return __fdiv_rn(1.0f, __fsqrt_rn(__fadd_rn(__fdiv_rn(sum, static_cast<float>(kHeadDim)), eps)));
 }
 
-// x[d] of the lane that has it. Where all elements of a vector want a neighbour at one distance, that is one exchange.
+// Gets x[d] from the lane that has it. If all elements of a vector need a partner at the same distance (`aligned`),
+// that is one exchange between lanes.
 template <int kHeadDim>
 __device__ __forceinline__ float element(const float (&x)[kVector], int i, int d, bool aligned) {
   constexpr int kGroup = kGroupLanes<kHeadDim>;
@@ -89,15 +91,15 @@ __device__ __forceinline__ float element(const float (&x)[kVector], int i, int d
   return taken;
 }
 
-// Eight neighbouring entries of a table's row, whose length and start are multiples of 8.
+// Loads eight neighbouring entries of a table row, whose length and start are multiples of 8.
 __device__ __forceinline__ void load_angles(const float* at, float (&x)[kVector]) {
   const float4 low = reinterpret_cast<const float4*>(at)[0], high = reinterpret_cast<const float4*>(at)[1];
   x[0] = low.x, x[1] = low.y, x[2] = low.z, x[3] = low.w;
   x[4] = high.x, x[5] = high.y, x[6] = high.z, x[7] = high.w;
 }
 
-// Pairs (i, i + rotary_dim / 2), rotary_dim / 2 a multiple of 8: a lane's partner is one other lane, its angles are
-// neighbours. All lanes of the warp call it: they exchange elements.
+// Rotates the pairs (i, i + rotary_dim / 2) if rotary_dim / 2 is a multiple of 8. All partners of a lane's elements are
+// then in one other lane, and its angles are neighbours. All lanes of the warp call this: they exchange elements.
 template <int kHeadDim>
 __device__ __forceinline__ void rotate_halves(const float* cos, const float* sin, int rotary_dim, int lane,
                                               float (&x)[kVector]) {
@@ -118,7 +120,7 @@ __device__ __forceinline__ void rotate_halves(const float* cos, const float* sin
   }
 }
 
-// Any other pairs and lengths, element by element.
+// Rotates any other pairs and lengths, element by element.
 template <int kHeadDim>
 __device__ __forceinline__ void rotate_any(const float* cos, const float* sin, int rotary_dim, bool interleaved,
                                            int lane, float (&x)[kVector]) {
@@ -154,8 +156,8 @@ __device__ __forceinline__ void rotate(const SpanAppend& a, int position, int la
   }
 }
 
-// Writes K or V of a token to an int8 cache: eight bytes by each lane of the group, and the scale by its first lane.
-// All lanes of the warp call it, because they exchange the largest absolute value.
+// Writes K or V of a token to an int8 cache. Each lane of the group writes eight bytes, and its first lane writes the
+// scale. All lanes of the warp call this: they exchange the largest absolute value.
 template <int kHeadDim>
 __device__ __forceinline__ void write_int8(const uint4& x, int lane, bool writes, Bf16Bits* chunk, int token) {
   std::uint32_t largest = largest_of(x);
@@ -179,7 +181,8 @@ __global__ void __launch_bounds__(kThreads) append_kernel(const __grid_constant_
   const int group = static_cast<int>(blockIdx.x * (kThreads / kGroup) + threadIdx.x / kGroup);
   const int lane = threadIdx.x % kGroup;
   const bool has_elements = lane * kVector < kHeadDim;
-  // All lanes of a warp stay: they exchange elements. Groups beyond the end redo the last head without writing.
+  // No lane of a warp returns early, because lanes exchange elements. Groups beyond the last head repeat it without
+  // writing.
   const bool real = group < all;
   const int item = real ? group : all - 1;
   const int token = item / heads, part = item % heads;
@@ -195,7 +198,7 @@ __global__ void __launch_bounds__(kThreads) append_kernel(const __grid_constant_
   }
   uint4 result = raw;
   const bool normed = a.q_norm != nullptr || a.k_norm != nullptr;
-  if (normed || a.cos != nullptr) {  // the same for all lanes
+  if (normed || a.cos != nullptr) {  // has the same value in all lanes
     float x[kVector];
     unpack(raw, x);
     const Bf16Bits* norm = is_q ? a.q_norm : a.k_norm;
@@ -213,10 +216,10 @@ __global__ void __launch_bounds__(kThreads) append_kernel(const __grid_constant_
     if (a.cos != nullptr) rotate<kHeadDim>(a, a.positions[token], lane, x);
     if (norm != nullptr || a.cos != nullptr) result = packed(x);
   }
-  // All lanes of the group learn whether all of V is finite.
+  // Tells all lanes of the group whether all of V is finite.
   const unsigned of_group = (kWarp >> (32 - kGroup)) << (threadIdx.x % 32 / kGroup * kGroup);
   const bool finite = (__ballot_sync(kWarp, all_finite(value)) & of_group) == of_group;
-  __syncwarp();  // q is changed in place: all lanes have read it
+  __syncwarp();  // all lanes have read q, which is changed in place
   if (!is_q && !finite) {
     result = {kNans, kNans, kNans, kNans};
     value = {};
@@ -233,7 +236,7 @@ __global__ void __launch_bounds__(kThreads) append_kernel(const __grid_constant_
   Bf16Bits* const to = a.kv + block * static_cast<std::int64_t>(a.layout.block_elements) +
                        head * static_cast<std::int64_t>(a.layout.head_elements);
   if constexpr (kCache == SpanCache::kInt8) {
-    if (!has_elements) result = {};  // must not count for the scale
+    if (!has_elements) result = {};  // these lanes must not influence the scale
     Bf16Bits* const chunk = to + Chunk::offset(in_block / kKeyChunk * kKeyChunk);
     write_int8<kHeadDim>(result, lane, is_written, chunk, in_block % kKeyChunk);
     write_int8<kHeadDim>(value, lane, is_written, chunk + Chunk::offset(a.layout.block_size), in_block % kKeyChunk);

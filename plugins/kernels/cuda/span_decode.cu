@@ -1,7 +1,7 @@
-// The decode kernel: few rows, long contexts. Each block first has runs of spans that sequences share, limited by
-// arithmetic (span_shared.cuh), then runs of what a sequence has of its own, limited by how fast the cache can be read
-// (span_own.cuh). All thread blocks are resident at once: two on each multiprocessor, or one if heads are large. No
-// thread block waits for another.
+// The decode kernel, for few rows and long contexts. Each thread block first computes runs of spans that sequences
+// share, limited by arithmetic (span_shared.cuh), then runs of spans that one sequence sees alone, limited by reading
+// the cache (span_own.cuh). All thread blocks are resident at once: two on each multiprocessor, or one if heads are
+// large. No thread block waits for another.
 #include <algorithm>
 
 #include "kernels/cuda/launch.cuh"
@@ -16,15 +16,16 @@ namespace {
 
 using namespace span;
 
-// Two groups of four warps: those that compute, with many registers, and one warp that brings K and V, whose group
-// needs few. Where two blocks share a multiprocessor a block has 128 a thread; else there are enough for all.
+// A thread block has two groups of four warps. The warps of one group compute, and need many registers. Of the other
+// group one warp requests K and V and three convert an int8 cache, so its threads need few. If two thread blocks share
+// a multiprocessor, a thread has 128 registers; otherwise there are enough for all.
 constexpr int kThreads = 2 * kDecodeWarps * 32;
 constexpr int kManyRegisters = 200, kFewRegisters = 56;
 
 template <int kHeadDim, SpanCache kCache>
 struct Shape {
   using Ring = DecodeRing<kHeadDim, kCache>;
-  using Stage = DecodeStageShape<kHeadDim>;  // of a cache in int8
+  using Stage = DecodeStageShape<kHeadDim>;  // of an int8 cache
   static constexpr bool kStages = kCache == SpanCache::kInt8;
   static constexpr int kStage = std::max(SharedShape<kHeadDim, kCache>::kBytes, OwnShape<kHeadDim, kCache>::kBytes);
   static constexpr int kBarriers = kStage + (kStages ? Stage::kBytes : 0);
@@ -35,7 +36,7 @@ struct Shape {
   static_assert(kBlocksPerSm * (kBytes + 1024) <= 228 << 10, "what a multiprocessor has, 1 KiB of each block its own");
 };
 
-// The warps that convert an int8 cache to bf16. Another warp loads it.
+// Runs in the warps that convert an int8 cache to bf16. Another warp loads it.
 template <int kHeadDim>
 __device__ __forceinline__ void convert_all(std::uint32_t memory, bool shares,
                                             DecodeRing<kHeadDim, SpanCache::kInt8>& ring) {
@@ -73,7 +74,7 @@ __global__ void __launch_bounds__(kThreads, Shape<kHeadDim, kCache>::kBlocksPerS
   const SpanRun* const run = work.runs + (has_own ? work.worker_begin[block] : 0);
   const SpanRun* const end = work.runs + (has_own ? work.worker_begin[block + 1] : 0);
   typename ItsShape::Ring ring(at, barriers);
-  // Between both there is one place for q.
+  // q has one place in shared memory for both kinds of runs, so all warps synchronise between them.
   if (threadIdx.x / 32 >= kDecodeWarps) {
     if constexpr (kShares) asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kFewRegisters));
     if (threadIdx.x / 32 == kDecodeWarps) {

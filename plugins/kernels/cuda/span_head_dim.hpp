@@ -1,4 +1,4 @@
-// span_head_dim.hpp: from a head size that is known at run time to the kernel that has it as a constant.
+// plugins/kernels/cuda/span_head_dim.hpp: turns a head size that is known at run time into a constant of the kernel.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace mortise::cuda {
 
-// f(std::integral_constant<int, head_dim>). REQUIRES: is_span_head_dim(head_dim).
+// Calls f(std::integral_constant<int, head_dim>). REQUIRES: is_span_head_dim(head_dim).
 template <typename F>
 auto with_head_dim(std::int32_t head_dim, const F& f) {
   switch (head_dim) {
@@ -29,7 +29,7 @@ auto with_head_dim(std::int32_t head_dim, const F& f) {
   }
 }
 
-// f(std::integral_constant<int, head_dim>, std::integral_constant<SpanCache, cache>).
+// Calls f(std::integral_constant<int, head_dim>, std::integral_constant<SpanCache, cache>).
 template <typename F>
 auto with_head_dim(std::int32_t head_dim, SpanCache cache, const F& f) {
   return with_head_dim(head_dim, [&](auto d) {

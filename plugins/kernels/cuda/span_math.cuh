@@ -1,5 +1,6 @@
-// span_math.cuh: what all span kernels compute with besides the tensor cores (docs/numerics.md, "Attention on CUDA").
-// Every operation is named: nothing is fused or reordered. The same functions run on the host, for the tests.
+// plugins/kernels/cuda/span_math.cuh: the arithmetic of all span kernels except the tensor cores' (docs/numerics.md,
+// "Attention on CUDA"). Every operation is explicit: the compiler fuses and reorders nothing. Tests run the same
+// functions on the host.
 #pragma once
 
 #include <cmath>
@@ -60,9 +61,9 @@ MORTISE_BOTH float infinity() {
   return from_bits(0x7f800000u);
 }
 
-// 2^max(x, -126) for x <= 0; NaN counts as -126, what it came from is dealt with row by row. The polynomial is that of
-// plugins/kernels/cpu/math.hpp. x + 1.5 * 2^23 rounds to the nearest integer (ties to even) and leaves it in the low
-// bits, from where it moves into the exponent.
+// Returns 2^max(x, -126) for x <= 0. NaN counts as -126; checked_sum() handles the row that it came from. The
+// polynomial is that of plugins/kernels/cpu/vec/math.hpp. x + 1.5 * 2^23 rounds to the nearest integer (ties to even)
+// and leaves it in the low bits, which are then shifted into the exponent.
 MORTISE_BOTH float exp2_floored(float x) {
   constexpr float kRound = 0x1.8p23f;
   x = fmaxf(x, -126.0f);
@@ -78,15 +79,16 @@ MORTISE_BOTH float exp2_floored(float x) {
   return from_bits(bits(p) + (bits(t) << 23));
 }
 
-// The weight of a score before it is rounded to bf16: t' = s * c, 2^(t' - m).
-MORTISE_BOTH float weight(float score, float scale, float m) {
+// Returns the unnormalised probability of a score before it is rounded to bf16: 2^(t' - m), t' = s * c.
+MORTISE_BOTH float probability(float score, float scale, float m) {
   return exp2_floored(add(mul(score, scale), -m));
 }
 
 #if defined(__CUDACC__)
-// Scores to weights, side by side: no step waits for the one before. The same operations as `weight`, one by one.
+// Turns scores into probabilities with the same operations as `probability`. The scores are independent, so their
+// operations overlap.
 template <int n>
-__device__ __forceinline__ void weigh(float (&x)[n], float scale, float m) {
+__device__ __forceinline__ void to_probabilities(float (&x)[n], float scale, float m) {
   constexpr float kRound = 0x1.8p23f;
   constexpr float kTerms[6] = {0x1.5f3e54p-10f, 0x1.3b2d4cp-7f, 0x1.c6aee8p-5f, 0x1.ebfbdcp-3f, 0x1.62e43p-1f, 1.0f};
   float t[n], f[n], p[n];
@@ -114,13 +116,13 @@ __device__ __forceinline__ void weigh(float (&x)[n], float scale, float m) {
 }
 #endif
 
-// The sum of a partial whose largest t' is m. NaN and +infinity among the scores make the row NaN, and so do scores
-// that are all -infinity. A row that sees no key of the span has m -infinity too, and the sum 0, which stays.
+// Returns the sum of a partial whose largest t' is m. It is NaN if there is a NaN or +infinity among the scores, or if
+// all scores are -infinity. A row that sees no key of the span has m = -infinity too; its sum 0 stays.
 MORTISE_BOTH float checked_sum(float sum, float m) {
   return m < infinity() && (m > -infinity() || sum == 0.0f) ? sum : from_bits(0x7fc00000u);
 }
 
-// NaN if either is.
+// Returns the larger number, or NaN if either is NaN.
 MORTISE_BOTH float larger(float a, float b) {
 #if defined(__CUDA_ARCH__)
   float r;
@@ -131,20 +133,20 @@ MORTISE_BOTH float larger(float a, float b) {
 #endif
 }
 
-// How (m, sum, O) and the next partial (m2, sum2, O2) merge: O = fma(O2, right, O * left), sum likewise. One of the two
-// is 1. A partial of nothing is (-infinity, 0, 0) and changes nothing, on either side.
-struct Weights {
+// The factors that merge (m, sum, O) with the next partial (m2, sum2, O2): O = fma(O2, right, O * left), sum likewise.
+// One of the two factors is 1. An empty partial is (-infinity, 0, 0) and changes nothing, on either side.
+struct MergeFactors {
   float m, left, right;
 };
-MORTISE_BOTH Weights merge_weights(float m, float m2) {
+MORTISE_BOTH MergeFactors merge_factors(float m, float m2) {
   const float largest = larger(m, m2);
   return {largest, exp2_floored(add(m, -largest)), exp2_floored(add(m2, -largest))};
 }
-MORTISE_BOTH float merged(float left, float right, const Weights& w) {
+MORTISE_BOTH float merged(float left, float right, const MergeFactors& w) {
   return fma(right, w.right, mul(left, w.left));
 }
 
-// One element of out. sum is 0 where a row sees nothing. + 0: a zero is positive.
+// Returns one element of out. sum is 0 for a row that sees nothing. Adding +0 makes a zero positive.
 MORTISE_BOTH float quotient(float o, float sum) {
 #if defined(__CUDA_ARCH__)
   return sum == 0.0f ? 0.0f : __fadd_rn(__fdiv_rn(o, sum), 0.0f);

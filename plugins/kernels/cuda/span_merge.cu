@@ -1,4 +1,4 @@
-// Merges the partials of tiles that several workers shared: from left to right, as if one had folded them.
+// Merges the partials of tiles that several workers computed: from left to right, as if one worker had folded them.
 #include "kernels/cuda/bf16.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/span.hpp"
@@ -12,11 +12,11 @@ namespace {
 
 using namespace span;
 
-constexpr int kWarps = 4;  // of a block; each does what it does alone
-// Partials that are merged at a time: a lane computes the weights of one.
+constexpr int kWarps = 4;  // of a thread block; they work independently
+// Partials that are merged at a time; each lane computes the factors of one.
 constexpr int kFewAtATime = kPartialsOfAPart, kManyAtATime = 32;
 
-// Rows of the partials, from one partial of a tile to the next.
+// Locates a row in consecutive partials of a tile.
 struct Rows {
   const float* o;
   const float2* stats;
@@ -28,7 +28,7 @@ struct Rows {
         stats(args.partial_stats + merge.partial + first),
         stride(merge.num_tokens * merge.num_heads),
         count(merge.count) {}
-  // Beyond the last there are partials of nothing, which change nothing.
+  // Empty partials follow the last one; they change nothing.
   __device__ __forceinline__ float2 stats_at(int partial, int row) const {
     return partial < count ? stats[partial * stride + row] : float2{-infinity(), 0.0f};
   }
@@ -39,10 +39,10 @@ __device__ __forceinline__ Bf16Bits* out_of(const SpanArgs& args, const SpanMerg
   return args.out + (merge.row + token) * args.out_row_stride + (merge.head + head) * args.out_head_stride;
 }
 
-// The maximum to the left of each partial follows from the maxima alone, so the weights of `count` partials (a power of
-// two) are computed at the same time, in groups of `count` lanes: (left, right, sum of the partial), by lane. `m` is
-// the maximum before these partials, and on return the maximum behind them.
-__device__ __forceinline__ void put_weights(int count, float2 stats, int lane, float& m, float4* weights) {
+// Computes the factors of `count` partials (a power of two) at the same time, in groups of `count` lanes. That is
+// possible because the maximum before each partial depends on the other maxima only. Each lane writes (left, right, sum
+// of its partial). `m` is the maximum before these partials, and on return the maximum after them.
+__device__ __forceinline__ void put_factors(int count, float2 stats, int lane, float& m, float4* factors) {
   const int at = lane & (count - 1);
   float largest = larger(m, stats.x);  // of this lane's partial and all before it
 #pragma unroll 1
@@ -51,9 +51,9 @@ __device__ __forceinline__ void put_weights(int count, float2 stats, int lane, f
     if (at >= distance) largest = larger(largest, before);
   }
   const float before = __shfl_up_sync(kWarp, largest, 1, count);
-  const Weights w = merge_weights(at == 0 ? m : before, stats.x);
+  const MergeFactors w = merge_factors(at == 0 ? m : before, stats.x);
   __syncwarp();
-  weights[lane] = {w.left, w.right, stats.y, 0.0f};
+  factors[lane] = {w.left, w.right, stats.y, 0.0f};
   __syncwarp();
   m = __shfl_sync(kWarp, largest, count - 1, count);
 }
@@ -63,32 +63,32 @@ struct alignas(kColumns * 4) Columns {
   float at[kColumns];
 };
 
-// Some columns of a row, of what is merged so far.
+// Some columns of a row of the merged result so far.
 template <int kColumns>
 struct Merged {
   float sum = 0.0f;
   Columns<kColumns> o = {};
 
-  __device__ __forceinline__ void add(const float4& weights, const Columns<kColumns>& right) {
-    const Weights w = {0.0f, weights.x, weights.y};
-    sum = merged(sum, weights.z, w);
+  __device__ __forceinline__ void add(const float4& factors, const Columns<kColumns>& right) {
+    const MergeFactors w = {0.0f, factors.x, factors.y};
+    sum = merged(sum, factors.z, w);
 #pragma unroll
     for (int c = 0; c < kColumns; ++c) o.at[c] = merged(o.at[c], right.at[c], w);
   }
 };
 
-// Few partials: a warp has a slice of columns of a row, a lane some of them. If a batch holds all partials of a row, 2
-// or 4 rows form a batch. One code for all numbers of rows: after the decode kernel this code is never in the
-// instruction cache, and three variants took 2 us longer.
+// Merges few partials. A warp handles a slice of a row's columns, and each lane some of them. If a batch holds all
+// partials of a row, 2 or 4 rows form a batch. There is one code for all numbers of rows: the decode kernel has evicted
+// this code from the instruction cache, and three variants took 2 us longer.
 template <int kHeadDim>
-__device__ __forceinline__ void merge_few(const SpanArgs& args, const SpanMerge& merge, int part, float4* weights) {
+__device__ __forceinline__ void merge_few(const SpanArgs& args, const SpanMerge& merge, int part, float4* factors) {
   constexpr int kSlices = span_merge_slices(kHeadDim), kOfASlice = kHeadDim / kSlices;
   constexpr int kColumns = kOfASlice > 64 ? 4 : 2, kFourths = kFewAtATime / 4;  // columns of a lane
   const int lane = static_cast<int>(threadIdx.x) % 32, together = span_rows_of_a_part(merge.count);
   const int first = part / kSlices * together, column = part % kSlices * kOfASlice + lane * kColumns;
   const bool has_columns = lane * kColumns < kOfASlice;
   const int num_rows = min(together, merge.num_tokens * merge.num_heads - first);
-  const int count = kFewAtATime / together, shift = 31 - __clz(count);  // of a row, in a batch
+  const int count = kFewAtATime / together, shift = 31 - __clz(count);  // partials of a row in a batch
   const Rows rows(args, merge, first, kHeadDim);
   float m = -infinity();
   Merged<kColumns> result, after[4];  // after each fourth of the batch
@@ -103,12 +103,12 @@ __device__ __forceinline__ void merge_few(const SpanArgs& args, const SpanMerge&
                                                                     : Columns<kColumns>{};
     }
     const int row = lane >> shift, partial = row < num_rows ? begin + (lane & (count - 1)) : merge.count;
-    put_weights(count, rows.stats_at(partial, row), lane, m, weights);
+    put_factors(count, rows.stats_at(partial, row), lane, m, factors);
 #pragma unroll
     for (int fourth = 0; fourth < 4; ++fourth) {
       if (together > 1 && (fourth * kFourths & (count - 1)) == 0) result = {};  // the next row begins
 #pragma unroll
-      for (int i = fourth * kFourths; i < (fourth + 1) * kFourths; ++i) result.add(weights[i], o[i]);
+      for (int i = fourth * kFourths; i < (fourth + 1) * kFourths; ++i) result.add(factors[i], o[i]);
       after[fourth] = result;
     }
   }
@@ -127,9 +127,9 @@ __device__ __forceinline__ void merge_few(const SpanArgs& args, const SpanMerge&
   }
 }
 
-// Many: 32 columns of a row, one a lane. The next batch is on its way meanwhile.
+// Merges many partials: 32 columns of a row, one per lane. The loads of the next batch are in flight meanwhile.
 template <int kHeadDim>
-__device__ __forceinline__ void merge_many(const SpanArgs& args, const SpanMerge& merge, int part, float4* weights) {
+__device__ __forceinline__ void merge_many(const SpanArgs& args, const SpanMerge& merge, int part, float4* factors) {
   constexpr int kSlices = (kHeadDim + 31) / 32;
   const int lane = static_cast<int>(threadIdx.x) % 32, index = part / kSlices;
   const int column = part % kSlices * 32 + lane;
@@ -155,21 +155,22 @@ __device__ __forceinline__ void merge_many(const SpanArgs& args, const SpanMerge
   for (int begin = 0; begin < merge.count; begin += kManyAtATime) {
     const Batch batch = next;
     load(begin + kManyAtATime, next);
-    put_weights(kManyAtATime, batch.stats, lane, m, weights);
+    put_factors(kManyAtATime, batch.stats, lane, m, factors);
 #pragma unroll
-    for (int i = 0; i < kManyAtATime; ++i) result.add(weights[i], batch.o[i]);
+    for (int i = 0; i < kManyAtATime; ++i) result.add(factors[i], batch.o[i]);
   }
   if (has_column) out_of(args, merge, index)[column] = to_bf16(quotient(result.o.at[0], result.sum));
 }
 
-// All launches of a bucket are alike, so the warps divide the merges there are: first the first warp of each block,
-// then the second ones, so that a few parts are spread over all multiprocessors.
+// All launches of a bucket have the same size, so the warps divide the merges that this batch has: first the first warp
+// of each block, then the second warps, so that a few parts are spread over all multiprocessors.
 template <int kHeadDim>
 __global__ void __launch_bounds__(kWarps * 32, 4)  // registers for four blocks on a multiprocessor
     merge_kernel(const __grid_constant__ SpanArgs args, const SpanMerge* merges, const SpanMergeCounts* counts) {
-  __shared__ float4 weights[kWarps][32];
+  __shared__ float4 factors[kWarps][32];
   let_next_kernel_begin();
-  // What no kernel writes is read before the kernels before have ended, and for the next part during this one.
+  // This data is not written by kernels, so it is read before the preceding kernels have ended, and for the next part
+  // while this part is merged.
   const SpanMergeCounts n = *counts;
   const int all = n.merges * n.parts, stride = kWarps * static_cast<int>(gridDim.x);
   const int warp = static_cast<int>(threadIdx.x) / 32;
@@ -184,9 +185,9 @@ __global__ void __launch_bounds__(kWarps * 32, 4)  // registers for four blocks 
     next = merge_at(i + stride);
     if (part >= span_merge_parts(merge, kHeadDim)) continue;
     if (merge.count > kFewPartials) {
-      merge_many<kHeadDim>(args, merge, part, weights[warp]);
+      merge_many<kHeadDim>(args, merge, part, factors[warp]);
     } else {
-      merge_few<kHeadDim>(args, merge, part, weights[warp]);
+      merge_few<kHeadDim>(args, merge, part, factors[warp]);
     }
   }
 }

@@ -1,9 +1,9 @@
-// span_own.cuh: what a sequence has of its own: few rows, long contexts; limited by how fast the cache can be read. A
-// block is one worker: its four warps share the keys of a span for the scores, and head_dim for the values, while the
-// copies of the next spans are on their way, across runs.
+// plugins/kernels/cuda/span_own.cuh: attention for spans that one sequence sees alone: few rows, long contexts; limited
+// by reading the cache. A thread block is one worker. Its four warps divide the keys of a span for the scores and
+// head_dim for the values. The copies of the next spans are in flight meanwhile, also across runs.
 //
-// The products are transposed, K q^T and V^T P^T: the rows of a tile are the 8 columns of an `mma`, of which a decode
-// of a group of heads fills most.
+// The products are transposed, K q^T and V^T P^T: the rows of a tile are the 8 columns of an `mma`. A decode of a group
+// of query heads fills most of them.
 #pragma once
 
 #include "kernels/cuda/span.hpp"
@@ -14,11 +14,12 @@ namespace mortise::cuda::span {
 
 template <int kHeadDim, SpanCache kCache>
 struct OwnShape {
-  static constexpr int kRowBytes = kHeadDim * 2 + 16;  // of q: ldmatrix of 8 rows meets all banks
+  // of a row of q; the 16 bytes spread the 8 rows of an ldmatrix over all banks
+  static constexpr int kRowBytes = kHeadDim * 2 + 16;
   static constexpr int kTileBytes = kDecodeRows * kRowBytes;
   static constexpr int kColumnsBytes = kSpan * 16;  // P of 8 rows, [key][row]
   static constexpr int kQueries = DecodeRing<kHeadDim, kCache>::Shape::kBytes;
-  static constexpr int kTiles = 2;  // q of this run and of the next
+  static constexpr int kTiles = 2;  // q of this run and of the next run
   static constexpr int kAheadSlots = kCache == SpanCache::kInt8 ? DecodeStageShape<kHeadDim>::kSlots : 0;
   static_assert(DecodeRing<kHeadDim, kCache>::Shape::kPlaces + kAheadSlots / 2 <= 2 * kTiles,
                 "q of a run is overwritten once the ring has left its K");
@@ -27,8 +28,9 @@ struct OwnShape {
   static constexpr int kBytes = kMaxima + kDecodeWarps * kDecodeRows * 4;
 };
 
-// Brings K and V of a worker's runs, span after span, and q along with a run's first K. Lane i of its warp asks for
-// chunk i, and for row i.
+// Requests K and V of a worker's runs, span after span, and q together with the first K of a run. Used by one warp:
+// lane i requests chunk i and row i. Invariant: unless done_, run_ is the run whose span number span_ is requested
+// next.
 template <int kHeadDim, SpanCache kCache>
 class OwnFeeder {
  public:
@@ -63,20 +65,20 @@ class OwnFeeder {
       } else {
         load_block();
       }
-      ring_.ask(from, chunks.begin, chunks.end, true, first ? num_rows * kHeadDim * 2 : 0);
+      ring_.request(from, chunks.begin, chunks.end, true, first ? num_rows * kHeadDim * 2 : 0);
       if (first && lane_ < num_rows) {
         const int token = lane_ / run.num_heads, head = lane_ - token * run.num_heads;
         const Bf16Bits* q = args_.q + (run.row + token) * args_.q_row_stride + (run.head + head) * args_.q_head_stride;
         copy_bulk(tile + lane_ * Shape::kRowBytes, q, kHeadDim * 2, ring_.full());
       }
       ring_.advance();
-      ring_.ask(from + Chunk::offset(args_.layout.block_size), chunks.begin, chunks.end, true);
+      ring_.request(from + Chunk::offset(args_.layout.block_size), chunks.begin, chunks.end, true);
       ring_.advance();
     }
   }
 
  private:
-  // Padding has no spans. The next run is read long before it is needed.
+  // Enters the next run that has spans (padding has none). The run after it is read long before it is needed.
   __device__ __forceinline__ void enter_run() {
     do {
       done_ = next_run_ == end_;
@@ -89,7 +91,7 @@ class OwnFeeder {
     load_block();
   }
 
-  // Reads the block of the lane's chunk in the next span, long before it is needed.
+  // Reads the block id of the lane's chunk in the next span, long before it is needed.
   __device__ __forceinline__ void load_block() {
     const Chunks chunks = chunks_of(span_, run_.position, run_.position + run_.num_tokens - 1, args_.window);
     if (lane_ < chunks.begin || lane_ >= chunks.end) return;
@@ -108,17 +110,19 @@ class OwnFeeder {
   std::int64_t block_ = 0;
 };
 
-// A partial, or what is folded so far, of kTiles times 8 rows: lane l has rows 8 t + 2 (l % 4) and the next, and of
-// them elements l / 4 (o[..][0], o[..][1]) and 8 further (o[..][2], o[..][3]) of each of the warp's steps of head_dim.
+// A partial, or the result folded so far, of kTiles times 8 rows. Lane l has rows 8 t + 2 (l % 4) and the next. Of each
+// of the warp's steps of head_dim it has elements l / 4 (o[..][0], o[..][1]) and l / 4 + 8 (o[..][2], o[..][3]).
 template <int kHeadDim, int kTiles>
 struct OwnPartial {
-  // Of 16 elements, a warp: steps warp, warp + kDecodeWarps, ..; some warps have one less.
+  // A step has 16 elements. A warp has the steps warp, warp + kDecodeWarps, ..; some warps have one step less.
   static constexpr int kAll = kHeadDim / 16, kSteps = (kAll + kDecodeWarps - 1) / kDecodeWarps;
   static constexpr bool kAlike = kAll % kDecodeWarps == 0;
   float m[kTiles][2], sum[kTiles][2], o[kTiles][kSteps][4];
 };
 
 template <int kHeadDim, SpanCache kCache>
+// Computes the runs of a worker. One per thread of the four computing warps; methods are called by whole warps.
+// Invariant: the ring's next half is K of the span that comes next.
 class OwnWorker {
  public:
   using Shape = OwnShape<kHeadDim, kCache>;
@@ -140,11 +144,11 @@ class OwnWorker {
 
  private:
   static constexpr int kQuerySteps = kHeadDim / 16;
-  static constexpr int kMine = kSpanChunks / kDecodeWarps;  // chunks of a span whose scores are a warp's
+  static constexpr int kMine = kSpanChunks / kDecodeWarps;  // chunks of a span for whose scores a warp is responsible
   template <int kTiles>
   using Partial = OwnPartial<kHeadDim, kTiles>;
   template <int kTiles>
-  struct Rows {  // what a lane needs of its tile
+  struct Rows {  // a lane's part of its tile
     std::uint32_t q[kTiles][kQuerySteps][2];
     int position[kTiles][2];
   };
@@ -186,7 +190,7 @@ class OwnWorker {
     }
   }
 
-  // q comes with the run's first K.
+  // Waits for the first K of the run, which brings q along.
   template <int kTiles>
   __device__ __forceinline__ void load_rows(const SpanRun& run, Rows<kTiles>& rows) {
     ring_.wait_full();
@@ -216,9 +220,9 @@ class OwnWorker {
     float s[kTiles][kMine][4];
     add_keys<kTiles>(chunks, rows, s);
     put_maxima<kTiles>(span, chunks, rows, masked, s);
-    sync_users();  // maxima are there
+    sync_users();  // the maxima of all warps are complete
     get_maxima<kTiles>(out);
-    put_weights<kTiles>(span, chunks, rows, masked, s, out);
+    put_probabilities<kTiles>(span, chunks, rows, masked, s, out);
     sync_users();
     add_values<kTiles>(chunks, out);
   }
@@ -244,7 +248,7 @@ class OwnWorker {
     ring_.leave();
   }
 
-  // The largest score of each row among the warp's keys.
+  // Writes the largest score of each row among the warp's keys.
   template <int kTiles>
   __device__ __forceinline__ void put_maxima(int span, Chunks chunks, const Rows<kTiles>& rows, bool masked,
                                              const float (&s)[kTiles][kMine][4]) const {
@@ -284,14 +288,14 @@ class OwnWorker {
         out.m[t][0] = larger(out.m[t][0], m[0]);
         out.m[t][1] = larger(out.m[t][1], m[1]);
       }
-      // Rounding is monotonic: this is the largest of the rounded products.
+      // Rounding is monotonic, so this is the largest of the rounded products.
       out.m[t][0] = mul(out.m[t][0], args_.scale);
       out.m[t][1] = mul(out.m[t][1], args_.scale);
     }
   }
 
   template <int kTiles>
-  __device__ __forceinline__ void put_weights(int span, Chunks chunks, const Rows<kTiles>& rows, bool masked,
+  __device__ __forceinline__ void put_probabilities(int span, Chunks chunks, const Rows<kTiles>& rows, bool masked,
                                               const float (&s)[kTiles][kMine][4], const Partial<kTiles>& out) const {
 #pragma unroll
     for (int t = 0; t < kTiles; ++t) {
@@ -302,7 +306,7 @@ class OwnWorker {
         float w[4];
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
-          w[j] = weight(s[t][c][j], args_.scale, out.m[t][j % 2]);
+          w[j] = probability(s[t][c][j], args_.scale, out.m[t][j % 2]);
           if (masked && !visible_at(rows.position[t][j % 2], args_.window)(key + j / 2 * 8)) w[j] = 0.0f;
         }
         const std::uint32_t to = probabilities(t) + chunk * kKeyChunk * 16 + lane_ * 4;
@@ -312,7 +316,7 @@ class OwnWorker {
     }
   }
 
-  // O of the warp's part of head_dim; every warp has the sums.
+  // Computes O of the warp's part of head_dim. Every warp computes the sums.
   template <int kTiles>
   __device__ __forceinline__ void add_values(Chunks chunks, Partial<kTiles>& out) {
     constexpr int kSteps = Partial<kTiles>::kSteps;
@@ -362,7 +366,7 @@ class OwnWorker {
     for (int t = 0; t < kTiles; ++t) {
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
-        const Weights w = merge_weights(left.m[t][r], right.m[t][r]);
+        const MergeFactors w = merge_factors(left.m[t][r], right.m[t][r]);
         left.sum[t][r] = merged(left.sum[t][r], right.sum[t][r], w);
         left.m[t][r] = w.m;
 #pragma unroll
@@ -374,7 +378,7 @@ class OwnWorker {
     }
   }
 
-  // To row `first` of the partials on.
+  // Writes to the partials' rows from `first` on.
   template <int kTiles>
   __device__ __forceinline__ void write_partial(int first, int num_rows, const Partial<kTiles>& partial) const {
 #pragma unroll
@@ -415,7 +419,7 @@ class OwnWorker {
     }
   }
 
-  // The i-th of the warp's steps, if it has so many.
+  // Returns the warp's i-th step; a warp may have fewer steps.
   __device__ __forceinline__ int step_of(int i) const {
     return Partial<1>::kAlike ? warp_ * Partial<1>::kSteps + i : warp_ + i * kDecodeWarps;
   }
@@ -436,7 +440,7 @@ class OwnWorker {
   int tile_ = 1;
 };
 
-// Rows without keys: out = 0.
+// Writes out = 0 for rows without keys.
 __device__ inline void write_zeros(const SpanArgs& args, const SpanRun& run) {
   const int units = args.layout.head_dim / 8;
   const int heads = run.num_heads * units, all = run.num_tokens * heads;
@@ -447,7 +451,7 @@ __device__ inline void write_zeros(const SpanArgs& args, const SpanRun& run) {
   }
 }
 
-// A block's runs, for the warps that use the ring.
+// Computes a block's runs. Called by the warps that use the ring.
 template <int kHeadDim, SpanCache kCache>
 __device__ __forceinline__ void do_own_spans(const SpanArgs& args, const SpanRun* run, const SpanRun* end,
                                              DecodeRing<kHeadDim, kCache>& ring, std::uint32_t memory) {

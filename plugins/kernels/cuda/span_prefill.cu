@@ -1,8 +1,8 @@
-// The prefill kernel: many rows of one sequence; limited by arithmetic. A block takes tiles of 128 rows one after the
-// other, 64 rows for each of two warpgroups, which take spans in order out of a ring that one warp of a third warpgroup
-// fills. While one of the two computes weights, the tensor cores have the other's products; while they end a tile, the
-// ring is filled for the next, and the other warps of the third have brought its rows of q. Neither of the two waits
-// for the other.
+// The prefill kernel, for many rows of one sequence; limited by arithmetic. A thread block computes tiles of 128 rows,
+// one after the other. Two warpgroups have 64 rows each. They take spans in order from a ring that one warp of a third
+// warpgroup fills. While one warpgroup computes probabilities, the tensor cores compute products of the other; neither
+// waits for the other. While they end a tile, the ring is filled for the next tile, and the other warps of the third
+// warpgroup have already loaded its rows of q.
 #include <algorithm>
 
 #include "kernels/cuda/span.hpp"
@@ -18,22 +18,23 @@ using namespace span;
 
 constexpr int kGroups = kPrefillRows / kWarpgroupRows, kGroupThreads = 128;
 constexpr int kUsers = kGroups * kGroupThreads, kThreads = kUsers + kGroupThreads;
-constexpr int kQueryThreads = kGroupThreads - 32;        // that bring q
-constexpr int kManyRegisters = 232, kFewRegisters = 40;  // launched with 168 each
+constexpr int kQueryThreads = kGroupThreads - 32;        // threads that load q
+constexpr int kManyRegisters = 232, kFewRegisters = 40;  // each thread is launched with 168
 
 template <int kHeadDim, SpanCache kCache>
 struct Shape {
-  // As many halves of spans, and tiles of q (this one's, and the next one's), as fit in shared memory.
+  // As many halves of spans, and tiles of q (the current and the next), as fit in shared memory.
   static constexpr int kPlaces = kHeadDim <= 128 ? 4 : kHeadDim <= 192 ? 3 : 2, kQueryTiles = kHeadDim <= 128 ? 2 : 1;
   static constexpr bool kStages = kCache == SpanCache::kInt8;
-  using Stage = StageShape<kHeadDim, kHeadDim <= 128 ? 3 : 2>;  // of a cache in int8
+  using Stage = StageShape<kHeadDim, kHeadDim <= 128 ? 3 : 2>;  // of an int8 cache
   using RingShape = span::RingShape<kHeadDim, kPlaces, kUsers, kStages ? kConverters : 1>;
   static constexpr int kQueries = RingShape::kBytes;
   static constexpr int kGroupQueryBytes = kWarpgroupRows * kHeadDim * 2;
   static constexpr int kTileQueryBytes = kGroups * kGroupQueryBytes;
   static constexpr int kStage = kQueries + kQueryTiles * kTileQueryBytes;
   static constexpr int kBarriers = kStage + (kStages ? Stage::kBytes : 0);
-  static constexpr int kQueryBarriers = kBarriers + RingShape::kBarrierBytes;  // q is there (of both), q is read
+  // for each tile of q: "full" for both warpgroups, and "free"
+  static constexpr int kQueryBarriers = kBarriers + RingShape::kBarrierBytes;
   static constexpr int kStageBarriers = kQueryBarriers + 2 * kQueryTiles * 8;
   static constexpr int kOnes = (kStageBarriers + (kStages ? Stage::kBarrierBytes : 0) + 15) / 16 * 16;
   static constexpr int kBytes = kOnes + kOnesBytes;
@@ -52,16 +53,16 @@ __device__ __forceinline__ Chunks chunks_of(const SpanRun& run, int span, int wi
   return span::chunks_of(span, run.position, last_position(run), window);
 }
 
-// A block's n-th run. Runs are sorted by length, and alternate rounds go through the blocks in opposite directions, so
-// that a block with a long run in one round has a short run in the next.
+// Returns a block's n-th run. Runs are sorted by length, and alternate rounds go through the blocks in opposite
+// directions, so that a block with a long run in one round has a short run in the next.
 __device__ __forceinline__ int run_of(int n) {
   const int block = static_cast<int>(blockIdx.x), blocks = static_cast<int>(gridDim.x);
   return n * blocks + (n % 2 == 0 ? block : blocks - 1 - block);
 }
 
-// Fills the ring; one warp, lane i requests chunk i. Chunks of K that no row sees are left out, because their scores
-// are hidden. A chunk of V that no row sees is replaced by the nearest chunk that is seen: with P = 0 it adds zeros,
-// while old contents of the ring could be NaN.
+// Fills the ring. Called by one warp; lane i requests chunk i. Chunks of K that no row sees are left out, because their
+// scores are hidden. A chunk of V that no row sees is replaced by the nearest chunk that is seen: with P = 0 it adds
+// zeros, while old contents of the ring could be NaN.
 template <int kHeadDim, SpanCache kCache>
 __device__ __forceinline__ void feed(const SpanArgs& args, const SpanRun& run, PrefillSource<kHeadDim, kCache>& ring) {
   using Chunk = CacheChunk<kHeadDim, kCache>;
@@ -82,14 +83,14 @@ __device__ __forceinline__ void feed(const SpanArgs& args, const SpanRun& run, P
         static_cast<std::int64_t>(run.kv_head) * static_cast<std::int64_t>(args.layout.head_elements) +
         Chunk::offset(key_of(span) & (args.layout.block_size - 1));
     if (span + 1 < run.span_end) block = block_of(span + 1);  // long before it is needed
-    ring.ask(keys, chunks.begin, chunks.end);
+    ring.request(keys, chunks.begin, chunks.end);
     ring.advance();
-    ring.ask(keys + Chunk::offset(args.layout.block_size), 0, kSpanChunks);
+    ring.request(keys + Chunk::offset(args.layout.block_size), 0, kSpanChunks);
     ring.advance();
   }
 }
 
-// Where q of a block's n-th tile lies, and its barriers.
+// The place of q of a block's n-th tile in shared memory, and its barriers.
 template <int kHeadDim, SpanCache kCache>
 struct Queries {
   static constexpr int kTiles = Shape<kHeadDim, kCache>::kQueryTiles;
@@ -112,11 +113,12 @@ struct Queries {
   }
 };
 
-// Some warps: rows of q as the cache has its rows. Rows that are not there are zeros.
+// Loads rows of q in the cache's order of rows. Called by several warps. Missing rows become zeros.
 template <int kHeadDim, SpanCache kCache>
 __device__ __forceinline__ void load_queries(const SpanArgs& args, const SpanRun& run,
                                              const Queries<kHeadDim, kCache>& to, int thread) {
-  constexpr int kUnits = kHeadDim / 8, kAll = kPrefillRows * kUnits, kTogether = 4;  // loads, of which each takes long
+  // kTogether loads overlap, because each has a long latency
+  constexpr int kUnits = kHeadDim / 8, kAll = kPrefillRows * kUnits, kTogether = 4;
   const int num_rows = run.num_tokens * run.num_heads;
   wait_barrier(to.is_read, to.phase ^ 1);
 #pragma unroll 1
@@ -139,7 +141,7 @@ __device__ __forceinline__ void load_queries(const SpanArgs& args, const SpanRun
   arrive(to.is_there);
 }
 
-// One warp: K and V of all runs of the block.
+// Requests K and V of all runs of the block. Called by one warp.
 template <int kHeadDim, SpanCache kCache>
 __device__ __forceinline__ void bring(const SpanArgs& args, const SpanRun* runs, int num_runs, std::uint32_t memory,
                                       PrefillRing<kHeadDim, kCache>& ring) {
@@ -159,7 +161,7 @@ __device__ __forceinline__ void bring(const SpanArgs& args, const SpanRun* runs,
   }
 }
 
-// The other warps beside it: q of all runs and, of a cache in int8, K and V in bf16.
+// Loads q of all runs and, for an int8 cache, converts K and V to bf16. Called by the other warps of that warpgroup.
 template <int kHeadDim, SpanCache kCache>
 __device__ __forceinline__ void prepare_tiles(const SpanArgs& args, const SpanRun* runs, int num_runs,
                                               std::uint32_t memory, PrefillRing<kHeadDim, kCache>& ring) {
@@ -185,7 +187,7 @@ __device__ __forceinline__ void prepare_tiles(const SpanArgs& args, const SpanRu
   }
 }
 
-// 64 rows of the tile, those of one warpgroup.
+// Computes 64 rows of the tile. One per thread of a warpgroup; methods are called by the whole warpgroup.
 template <int kHeadDim, SpanCache kCache>
 class Rows {
  public:
@@ -213,7 +215,7 @@ class Rows {
     clear(folded);
 #pragma unroll 1
     for (int span = run_.span_begin; span < run_.span_end; ++span) {
-      // Spans that none of these rows sees have P = 0: leaving them out changes no bit.
+      // Spans that none of these rows sees have P = 0, so leaving them out changes no bit.
       const Chunks seen = span::chunks_of(span, first, last, args_.window);
       if (first_row_ >= num_rows_ || seen.begin >= seen.end) {
         pass();
@@ -223,7 +225,7 @@ class Rows {
       WarpgroupStats stats;
       Probabilities p;
       const bool masked = !sees_all(span, warp_first, warp_last, args_.window);
-      weigh_span<kHeadDim>(ring_, q, span, sees, masked, args_.scale, stats.m, p);
+      compute_probabilities<kHeadDim>(ring_, q, span, sees, masked, args_.scale, stats.m, p);
       add_span<kHeadDim>(ring_, ones_, p, stats, SpanFold<kHeadDim>(folded, stats));
     }
     arrive(queries_.is_read);
@@ -234,12 +236,12 @@ class Rows {
   __device__ __forceinline__ int tile_row(int half) const {
     return warp_row_ + lane_ / 4 + 8 * half;
   }
-  // Of the row's token; of rows behind the last that of the last token.
+  // Returns the position of the row's token. Rows behind the last get the position of the last token.
   __device__ __forceinline__ int position_of(int row) const {
     return min(run_.position + row / run_.num_heads, last_position(run_));
   }
 
-  // Takes a half from the ring without looking at it.
+  // Takes a half from the ring without using it.
   __device__ __forceinline__ void pass() {
     ring_.wait_full();
     ring_.leave();
@@ -265,7 +267,7 @@ class Rows {
   const Queries<kHeadDim, kCache>& queries_;
   const std::uint32_t ones_;
   const int group_, lane_;
-  const int first_row_, warp_row_;  // of the tile: this warpgroup's, this warp's
+  const int first_row_, warp_row_;  // in the tile: the first row of this warpgroup, and of this warp
   const int num_rows_;
 };
 
@@ -284,7 +286,8 @@ __global__ void __launch_bounds__(kThreads, 1)
   make_ones(memory + Shape<kHeadDim, kCache>::kOnes);
   __syncthreads();
   PrefillRing<kHeadDim, kCache> ring(at, barriers);
-  const int warp = __shfl_sync(kWarp, static_cast<int>(threadIdx.x) / 32, 0);  // which the compiler knows to be one
+  // tells the compiler that all lanes have the same value
+  const int warp = __shfl_sync(kWarp, static_cast<int>(threadIdx.x) / 32, 0);
   if (warp >= kUsers / 32) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kFewRegisters));
     if (warp == kUsers / 32) {

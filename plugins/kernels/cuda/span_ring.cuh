@@ -1,6 +1,6 @@
-// span_ring.cuh: how K and V come to the warps of a block: halves of spans (K or V) in some places of shared memory in
-// turn. One warp asks for them, the others use them; barriers in shared memory tell each side when a place is full or
-// free.
+// plugins/kernels/cuda/span_ring.cuh: passes K and V to the warps of a thread block: halves of spans (K or V) in a few
+// places of shared memory, used in turn. One warp requests them and the other warps use them; barriers in shared memory
+// tell each side when a place is full or free.
 #pragma once
 
 #include "kernels/cuda/span.hpp"
@@ -15,7 +15,7 @@ constexpr int decode_places(int head_dim) {
   return head_dim == 32 || head_dim == 80 || head_dim == 96 || head_dim == 192 ? 4 : 3;
 }
 
-// kUsers: the threads that use it. kFillers: those that fill a place, 1 where copies do.
+// kUsers: threads that use the ring. kFillers: threads that fill a place, 1 if copies fill it.
 template <int kHeadDim, int kNumPlaces = decode_places(kHeadDim), int kUsers = 32 * kDecodeWarps, int kFillers = 1>
 struct RingShape {
   static constexpr int kPlaces = kNumPlaces, kNumUsers = kUsers, kNumFillers = kFillers;
@@ -24,14 +24,15 @@ struct RingShape {
   static constexpr int kBarrierBytes = 2 * 8 * kPlaces;
 };
 
-// One side's view: the next place, and how often all places have been passed.
+// One side's view: the next place, and how often all places have been passed. One per thread; methods are called by
+// whole warps. Invariant: a place is filled and emptied alternately.
 template <int kHeadDim, typename ItsShape = RingShape<kHeadDim>>
 class Ring {
  public:
   using Shape = ItsShape;
   __device__ Ring(std::uint32_t memory, std::uint32_t barriers) : memory_(memory), barriers_(barriers) {}
 
-  // One thread, before anybody uses a ring.
+  // Initialises the barriers. Called by one thread, before any use of the ring.
   static __device__ void make(std::uint32_t barriers) {
     for (int i = 0; i < Shape::kPlaces; ++i) {
       make_barrier(barriers + 8 * i, Shape::kNumFillers);
@@ -43,8 +44,8 @@ class Ring {
   // For the warp that fills the ring, all lanes: requests chunks begin .. end of a half as soon as the place is free.
   // Lane i passes the address of chunk i. `once`: the data is not read again soon. `more_bytes`: bytes of further
   // copies that the caller requests with the barrier full() before it calls `advance`.
-  __device__ __forceinline__ void ask(const Bf16Bits* from, int begin, int end, bool once = false,
-                                      int more_bytes = 0) const {
+  __device__ __forceinline__ void request(const Bf16Bits* from, int begin, int end, bool once = false,
+                                          int more_bytes = 0) const {
     using Chunk = Piece<kHeadDim>;
     const int lane = static_cast<int>(threadIdx.x) % 32;
     if (once) wait_for_oldest();
@@ -88,7 +89,8 @@ class Ring {
   int place_ = 0, phase_ = 0;
 };
 
-// In the decode kernel: the ring, and what the warp that requests K and V uses, which is a stage for an int8 cache.
+// In the decode kernel: the ring, and the object that the warp requests K and V with, which is a stage for an int8
+// cache.
 constexpr int decode_slots(int head_dim) {
   return head_dim == 80 || head_dim == 96 || head_dim == 128 || head_dim == 256 ? 3 : 4;
 }

@@ -1,5 +1,5 @@
-// span_rows.cuh: the softmax of one span for the 16 rows that a warp holds as accumulators of the tensor cores: lane l
-// has rows l / 4 and l / 4 + 8 (`half` 0 and 1), keys 8 i + 2 (l % 4) and the next.
+// plugins/kernels/cuda/span_rows.cuh: the softmax of one span for the 16 rows that a warp holds as accumulators of the
+// tensor cores. Lane l has rows l / 4 and l / 4 + 8 (`half` 0 and 1), and of these keys 8 i + 2 (l % 4) and the next.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,9 @@ namespace mortise::cuda::span {
 
 constexpr int kKeyTiles = kSpan / 8;
 using Scores = float[kKeyTiles][4];
-using Probabilities = std::uint32_t[kSpanChunks][4];  // bf16, as A of P V
+using Probabilities = std::uint32_t[kSpanChunks][4];  // bf16, as operand A of P V
 
-// Keys low .. high are those that a row sees.
+// A row sees the keys low .. high.
 struct Visible {
   int low, high;
   __device__ __forceinline__ bool operator()(int key) const {
@@ -26,7 +26,8 @@ __device__ __forceinline__ Visible visible_at(int position, int window) {
   return {window > 0 ? max(position - window + 1, 0) : 0, position};
 }
 
-// Scores of keys that their row does not see become -infinity, which is no maximum. `first_key`: this lane's in tile 0.
+// Sets the scores of keys that their row does not see to -infinity, so that they are not the maximum. `first_key`: this
+// lane's key in tile 0.
 __device__ __forceinline__ void hide(Scores& s, const Visible (&sees)[2], int first_key) {
 #pragma unroll
   for (int i = 0; i < kKeyTiles; ++i) {
@@ -37,7 +38,7 @@ __device__ __forceinline__ void hide(Scores& s, const Visible (&sees)[2], int fi
   }
 }
 
-// And their weights 0.
+// Sets the probabilities of keys that their row does not see to 0.
 __device__ __forceinline__ void hide(Probabilities& p, const Visible (&sees)[2], int first_key) {
 #pragma unroll
   for (int i = 0; i < kKeyTiles; ++i) {
@@ -49,10 +50,11 @@ __device__ __forceinline__ void hide(Probabilities& p, const Visible (&sees)[2],
   }
 }
 
-// The largest t' of the row in this span.
+// Returns the largest t' of the row in this span.
 template <int half>
 __device__ __forceinline__ float row_max(const Scores& s, float scale) {
-  float side[4] = {-infinity(), -infinity(), -infinity(), -infinity()};  // by side: none waits for the one before
+  // four independent maxima, so that their operations overlap
+  float side[4] = {-infinity(), -infinity(), -infinity(), -infinity()};
 #pragma unroll
   for (int i = 0; i < kKeyTiles; ++i) {
 #pragma unroll
@@ -65,14 +67,14 @@ __device__ __forceinline__ float row_max(const Scores& s, float scale) {
 }
 
 template <int half>
-__device__ __forceinline__ void row_weights(const Scores& s, float scale, float m, Probabilities& p) {
-  constexpr int kTogether = 4;  // tiles, of two scores each
+__device__ __forceinline__ void row_probabilities(const Scores& s, float scale, float m, Probabilities& p) {
+  constexpr int kTogether = 4;  // tiles of two scores each
 #pragma unroll
   for (int i = 0; i < kKeyTiles; i += kTogether) {
     float w[2 * kTogether];
 #pragma unroll
     for (int j = 0; j < 2 * kTogether; ++j) w[j] = s[i + j / 2][2 * half + j % 2];
-    weigh(w, scale, m);
+    to_probabilities(w, scale, m);
 #pragma unroll
     for (int j = 0; j < kTogether; ++j) p[(i + j) / 2][(i + j) % 2 * 2 + half] = pack(w[2 * j], w[2 * j + 1]);
   }
@@ -92,12 +94,12 @@ __device__ __forceinline__ Chunks chunks_of(int span, int first, int last, int w
   return {max(low, 0), min(high, kSpanChunks)};
 }
 
-// Whether every row between the positions sees every key of the span.
+// Returns whether every row between the positions sees every key of the span.
 __device__ __forceinline__ bool sees_all(int span, int first, int last, int window) {
   return visible_at(last, window).low <= span * kSpan && first >= span * kSpan + kSpan - 1;
 }
 
-// Two neighbouring elements of out.
+// Stores two neighbouring elements of out.
 __device__ __forceinline__ void store_pair(Bf16Bits* out, float o0, float o1, float sum) {
   const std::uint32_t low = to_bf16(quotient(o0, sum)), high = to_bf16(quotient(o1, sum));
   *reinterpret_cast<std::uint32_t*>(out) = low | high << 16;

@@ -1,5 +1,6 @@
-// span_shared.cuh: spans that several sequences share. A tile has 64 rows of any sequences of a group, and wgmma has
-// them all at once: each key is read once for 64 rows, not for the few of one sequence.
+// plugins/kernels/cuda/span_shared.cuh: attention for spans that several sequences share. A tile has 64 rows of any
+// sequences of a group, and wgmma computes them together: each key is read once for 64 rows, not once for the few rows
+// of each sequence.
 #pragma once
 
 #include "kernels/cuda/span.hpp"
@@ -17,8 +18,9 @@ struct SharedShape {
   static constexpr int kBytes = kQueries + kSharedRows * kHeadDim * 2;
 };
 
-// Requests K and V of a block's runs, span after span. Lane i of its warp requests chunk i. The constructor may run
-// before the preceding kernels have ended: it reads the lists of the first run only.
+// Requests K and V of a block's runs, span after span. Used by one warp: lane i requests chunk i. The constructor may
+// run before the preceding kernels have ended (programmatic dependent launch): it only reads the lists of the first
+// run. Invariant: unless done_, block_ is the block of the lane's next chunk.
 template <int kHeadDim, SpanCache kCache>
 class SharedFeeder {
  public:
@@ -40,7 +42,7 @@ class SharedFeeder {
             Chunk::offset(key(span) & (args_.layout.block_size - 1));
         if (span + 1 < run_.span_end) block_ = block_of(span + 1);  // long before it is needed
         for (const Bf16Bits* half : {from, from + Chunk::offset(args_.layout.block_size)}) {
-          ring_.ask(half, 0, kSpanChunks);
+          ring_.request(half, 0, kSpanChunks);
           ring_.advance();
         }
       }
@@ -72,6 +74,8 @@ class SharedFeeder {
 };
 
 template <int kHeadDim, SpanCache kCache>
+// Computes the tiles of shared spans. One per thread of the four computing warps; methods are called by all four warps.
+// Invariant: the lists of run_ are in registers from enter() to the end of do_run().
 class SharedTile {
  public:
   using Shape = SharedShape<kHeadDim, kCache>;
@@ -85,7 +89,7 @@ class SharedTile {
         warp_(static_cast<int>(threadIdx.x) / 32),
         lane_(static_cast<int>(threadIdx.x) % 32) {}
 
-  // Reads the run's lists.
+  // Reads the lists of the run.
   __device__ __forceinline__ void enter(const SharedRun& run) {
     run_ = run;
     find_queries();
@@ -102,7 +106,7 @@ class SharedTile {
       const bool masked = __any_sync(kWarp, max(sees_[0].low, sees_[1].low) > span * kSpan);
       WarpgroupStats stats;
       Probabilities p;
-      weigh_span<kHeadDim>(ring_, shared_address(queries_), span, sees_, masked, args_.scale, stats.m, p);
+      compute_probabilities<kHeadDim>(ring_, shared_address(queries_), span, sees_, masked, args_.scale, stats.m, p);
       SpanFold<kHeadDim> fold(folded, stats);
       constexpr int kTiles = SpanFold<kHeadDim>::kTiles;
       add_span<kHeadDim>(ring_, ones_, p, stats, [&](int pass, const float(&o)[kTiles][4]) {
@@ -122,7 +126,7 @@ class SharedTile {
   static constexpr int kUnits = kHeadDim / 8, kThreads = kDecodeWarps * 32, kEach = kSharedRows * kUnits / kThreads;
   static_assert(kSharedRows * kUnits % kThreads == 0);
 
-  // Of the rows of q that a thread loads a part of.
+  // Returns the row of q of the thread's i-th unit.
   __device__ static int row_of(int i) {
     return (i * kThreads + static_cast<int>(threadIdx.x)) / kUnits;
   }
@@ -140,12 +144,12 @@ class SharedTile {
     }
   }
 
-  // All threads: rows of q as the cache has its rows. Rows that are not there are zeros.
+  // Loads rows of q in the cache's order of rows. Called by all threads. Missing rows become zeros.
   __device__ __forceinline__ void load_queries() {
-    uint4 values[kEach];  // all at once: each takes long
+    uint4 values[kEach];  // all loads overlap, because each has a long latency
 #pragma unroll
     for (int i = 0; i < kEach; ++i) values[i] = *reinterpret_cast<const uint4*>(args_.q + queries_at_[i]);
-    sync_users();  // all are through with those before
+    sync_users();  // all threads are done with the rows of the previous run
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
       if (row_of(i) >= run_.num_rows) values[i] = uint4{0, 0, 0, 0};
@@ -155,7 +159,7 @@ class SharedTile {
     sync_users();
   }
 
-  // What a lane needs of its two rows.
+  // Loads the data that a lane needs of its two rows.
   __device__ __forceinline__ void load_rows() {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -170,8 +174,7 @@ class SharedTile {
     }
   }
 
-  // Columns from first_column on, and with the first ones maxima and sums, to that many of the rows' partials behind
-  // their first.
+  // Writes columns from first_column on, and with the first columns the maxima and sums, to the partials of the rows.
   template <int kTiles>
   __device__ __forceinline__ void write(const float (&o)[kTiles][4], int first_column, const float (&m)[2],
                                         const float (&sum)[2], int partial) const {

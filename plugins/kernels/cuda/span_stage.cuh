@@ -1,6 +1,6 @@
-// span_stage.cuh: loads an int8 cache into the ring. One warp requests K8 and V8 with their scales into slots of shared
-// memory. Three other warps convert each slot to bf16 in a place of the ring (docs/numerics.md, "A cache in int8 on
-// CUDA"). The warps that use the ring do the same for both caches.
+// plugins/kernels/cuda/span_stage.cuh: loads an int8 cache into the ring. One warp requests K8 and V8 with their scales
+// into slots of shared memory. Three other warps convert each slot to bf16 in a place of the ring (docs/numerics.md, "A
+// cache in int8 on CUDA"). The warps that use the ring need not know which cache it is.
 #pragma once
 
 #include "kernels/cuda/span.hpp"
@@ -16,10 +16,11 @@ struct StageShape {
   static constexpr int kChunks = 4, kSlots = kNumSlots, kSlotsOfAHalf = kSpanChunks / kChunks;
   static constexpr int kChunkBytes = CacheChunk<kHeadDim, SpanCache::kInt8>::kElements * 2;
   static constexpr int kSlotBytes = kChunks * kChunkBytes, kBytes = kSlots * kSlotBytes;
-  static constexpr int kBarrierBytes = kSlots * (8 + 8 + 8);  // full, free, and which chunks are there
+  static constexpr int kBarrierBytes = kSlots * (8 + 8 + 8);  // full, free, and the chunks that the slot holds
 };
 
-// The next slot of one side, and the parity of how often that side has passed all slots.
+// The next slot of one side, and the parity of how often that side has passed all slots. One per thread; methods are
+// called by whole warps. Invariant: a slot is filled and emptied alternately.
 template <typename Shape>
 class StageSlots {
  public:
@@ -51,13 +52,15 @@ class StageSlots {
   int slot_ = 0;
 };
 
-// The side of the warp that requests. Has the interface of a Ring, which serves a bf16 cache.
+// The side of the warp that requests. It has the interface of a Ring, which serves a bf16 cache. Methods are called by
+// the whole warp.
 template <int kHeadDim, typename Shape>
 class Stage : public StageSlots<Shape> {
  public:
   using StageSlots<Shape>::StageSlots;
 
-  __device__ __forceinline__ void ask(const Bf16Bits* from, int begin, int end, bool once = false, int more_bytes = 0) {
+  __device__ __forceinline__ void request(const Bf16Bits* from, int begin, int end, bool once = false,
+                                          int more_bytes = 0) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     first_full_ = this->full_slot();
 #pragma unroll
@@ -112,7 +115,8 @@ __device__ __forceinline__ uint4 load_unit_at(std::uint32_t address) {  // 16 by
   return r;
 }
 
-// Four signed bytes times a scale, rounded to bf16. A byte plus 128 in the low bits of 2^23 is that number exactly.
+// Multiplies four signed bytes by a scale and rounds them to bf16. A byte plus 128 becomes the low bits of 2^23
+// exactly.
 __device__ __forceinline__ uint2 widened(std::uint32_t bytes, float scale) {
   constexpr std::uint32_t kTwo23 = 0x4b000000u;
   constexpr float kOffset = 8388608.0f + 128.0f;
@@ -126,7 +130,8 @@ __device__ __forceinline__ uint2 widened(std::uint32_t bytes, float scale) {
   return {pack(x[0], x[1]), pack(x[2], x[3])};
 }
 
-// The side of the warps that convert. `thread`: 0 .. kConverters - 1.
+// The side of the warps that convert. `thread`: 0 .. kConverters - 1. One per thread of these warps; methods are called
+// by whole warps.
 template <int kHeadDim, typename Shape, typename ItsRing>
 class Converter : public StageSlots<Shape> {
  public:
@@ -154,7 +159,7 @@ class Converter : public StageSlots<Shape> {
   }
 
  private:
-  // Chunks low .. high of a half, in a slot that begins with chunk `first`.
+  // Converts chunks low .. high of a half, in a slot that begins with chunk `first`.
   __device__ __forceinline__ void convert(int low, int high, int first) const {
     constexpr int kUnits = kHeadDim / 16;  // of 16 numbers, in a row; a chunk has 16 rows
     const int end = (high - first) * kHeadDim;

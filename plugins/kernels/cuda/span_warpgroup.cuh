@@ -1,5 +1,6 @@
-// span_warpgroup.cuh: 64 rows that the four warps of a warpgroup have, 16 each, against one span: both products on
-// wgmma, the softmax in registers. K and V come out of a ring, q lies in shared memory as the cache has its rows.
+// plugins/kernels/cuda/span_warpgroup.cuh: computes 64 rows of a warpgroup, 16 for each of its four warps, against one
+// span: both products with wgmma, the softmax in registers. K and V come from a ring, and q is in shared memory in the
+// cache's order of rows.
 #pragma once
 
 #include "kernels/cuda/span_ring.cuh"
@@ -11,8 +12,8 @@ namespace mortise::cuda::span {
 constexpr int kWarpgroupRows = 64;
 static_assert(kSpan == 128, "the products are for 128 keys");
 
-// What a lane has of a partial, or of what is folded so far: rows l / 4 and l / 4 + 8 of its warp, of them elements
-// 8 i + 2 (l % 4) and the next.
+// A lane's part of a partial, or of the result folded so far: rows l / 4 and l / 4 + 8 of its warp, and of these
+// elements 8 i + 2 (l % 4) and the next.
 template <int kHeadDim>
 struct WarpgroupPartial {
   float m[2], sum[2], o[kHeadDim / 8][4];
@@ -26,28 +27,30 @@ __device__ __forceinline__ void clear(WarpgroupPartial<kHeadDim>& partial) {
   for (int i = 0; i < kHeadDim / 8; ++i) partial.o[i][0] = partial.o[i][1] = partial.o[i][2] = partial.o[i][3] = 0.0f;
 }
 
-// Maxima and sums of one span's partial, of the lane's two rows.
+// Maxima and sums of one span's partial for the lane's two rows.
 struct WarpgroupStats {
   float m[2], sum[2];
 };
 
-// O of a span comes in passes of so many columns: of large heads only some at a time have room in a thread's registers
-// beside what is folded.
+// O of a span is computed in passes of so many columns. For large heads a thread's registers have room for only some
+// columns beside the folded result.
 template <int kHeadDim>
 constexpr int kPassColumns = kHeadDim <= 128 ? kHeadDim : 64;
 
-// A matrix of ones in shared memory, whose product with P are the sums of its rows. Once a block, before a
-// __syncthreads.
+// A matrix of ones in shared memory; its product with P gives the sums of P's rows. Made once per thread block, before
+// a __syncthreads.
 constexpr int kOnesBytes = 16 * 8 * 2;
 __device__ __forceinline__ void make_ones(char* memory) {
   if (threadIdx.x < kOnesBytes / 4) reinterpret_cast<std::uint32_t*>(memory)[threadIdx.x] = kOnes;
   publish_writes();
 }
 
-// Maxima and weights; takes K from the ring. `masked`: some row of the warp does not see some key of the span.
+// Computes maxima and probabilities; takes K from the ring. `masked`: some row of the warp does not see some key of the
+// span.
 template <int kHeadDim, typename Ring>
-__device__ __forceinline__ void weigh_span(Ring& ring, std::uint32_t queries, int span, const Visible (&sees)[2],
-                                           bool masked, float scale, float (&m)[2], Probabilities& p) {
+__device__ __forceinline__ void compute_probabilities(Ring& ring, std::uint32_t queries, int span,
+                                                      const Visible (&sees)[2], bool masked, float scale, float (&m)[2],
+                                                      Probabilities& p) {
   using Rows = Piece<kHeadDim>;
   Scores s;
   ring.wait_full();
@@ -67,14 +70,14 @@ __device__ __forceinline__ void weigh_span(Ring& ring, std::uint32_t queries, in
   if (masked) hide(s, sees, first_key);
   m[0] = row_max<0>(s, scale);
   m[1] = row_max<1>(s, scale);
-  row_weights<0>(s, scale, m[0], p);
-  row_weights<1>(s, scale, m[1], p);
+  row_probabilities<0>(s, scale, m[0], p);
+  row_probabilities<1>(s, scale, m[1], p);
   if (masked) hide(p, sees, first_key);
 }
 
-// The rest of the partial, whose maxima are in `stats`; takes V from the ring. Calls use(pass, o) with O of the pass's
-// columns, with the sums in `stats` from the first pass on. The sums are products with `ones` (an address that
-// make_ones had) on wgmma too: `mma` would wait for the other warpgroup's.
+// Computes the rest of the partial whose maxima are in `stats`; takes V from the ring. Calls use(pass, o) with O of the
+// columns of a pass; from the first pass on, `stats` has the sums. The sums are products with `ones` (the address that
+// make_ones got), also with wgmma, because `mma` would wait for the other warpgroup's products.
 template <int kHeadDim, typename Ring, typename Use>
 __device__ __forceinline__ void add_span(Ring& ring, std::uint32_t ones, const Probabilities& p, WarpgroupStats& stats,
                                          Use&& use) {
@@ -106,7 +109,8 @@ __device__ __forceinline__ void add_span(Ring& ring, std::uint32_t ones, const P
   }
 }
 
-// Merges what add_span gives, pass after pass, from the first on.
+// Merges the result of add_span, pass after pass, from the first pass on. One per thread of the warpgroup; methods are
+// called by the whole warpgroup. Invariant: after pass p, all columns of the passes up to p are merged.
 template <int kHeadDim>
 class SpanFold {
  public:
@@ -116,7 +120,7 @@ class SpanFold {
 
   __device__ __forceinline__ void operator()(int pass, const float (&o)[kTiles][4]) {
     if (pass == 0) {
-      w_[0] = merge_weights(folded_.m[0], stats_.m[0]), w_[1] = merge_weights(folded_.m[1], stats_.m[1]);
+      w_[0] = merge_factors(folded_.m[0], stats_.m[0]), w_[1] = merge_factors(folded_.m[1], stats_.m[1]);
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         folded_.sum[half] = merged(folded_.sum[half], stats_.sum[half], w_[half]);
@@ -136,7 +140,7 @@ class SpanFold {
  private:
   WarpgroupPartial<kHeadDim>& folded_;
   const WarpgroupStats& stats_;
-  Weights w_[2];
+  MergeFactors w_[2];
 };
 
 }  // namespace mortise::cuda::span

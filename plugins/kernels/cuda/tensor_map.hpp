@@ -1,4 +1,4 @@
-// tensor_map.hpp: descriptions of matrices in global memory (CUtensorMap) for the copy engine.
+// plugins/kernels/cuda/tensor_map.hpp: descriptions of matrices in global memory (CUtensorMap) for the copy engine.
 #pragma once
 
 #include <cuda.h>

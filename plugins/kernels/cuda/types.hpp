@@ -1,4 +1,4 @@
-// types.hpp: argument types of kernels, for headers that host code includes.
+// plugins/kernels/cuda/types.hpp: argument types of kernels, for headers that host code includes.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// vectors.cuh: loads and stores of eight consecutive elements, 16 bytes at a time. For rows that rows_aligned()
-// accepts.
+// plugins/kernels/cuda/vectors.cuh: loads and stores of eight consecutive elements, 16 bytes at a time. For rows that
+// rows_aligned() accepts.
 #pragma once
 
 #include <cstdint>

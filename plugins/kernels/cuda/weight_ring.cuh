@@ -1,5 +1,6 @@
-// weight_ring.cuh: how weights come to one warp: in pieces, through a ring of places in shared memory. One lane
-// requests the pieces in the order in which the warp uses them, the first ones before the preceding kernels have ended.
+// plugins/kernels/cuda/weight_ring.cuh: how weights come to one warp: in pieces, through a ring of places in shared
+// memory. One lane requests the pieces in the order in which the warp uses them, the first ones before the preceding
+// kernels have ended.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +21,8 @@ struct Place {
 };
 
 // Requests a warp's pieces; used by one lane. `Pieces` is the sequence of pieces: ended(), load(address, barrier).
+// Invariant: free_ places of the ring have no piece that is requested and not used. One per warp, in the thread of that
+// lane.
 template <class Pieces>
 class Feeder {
  public:
@@ -36,17 +39,17 @@ class Feeder {
         }
         oldest_.advance();
       }
-      ask();
+      request();
     }
   }
   // Called after a piece was multiplied. Requests up to two pieces, since the ring may not be full yet.
   __device__ __forceinline__ void refill() {
     ++free_;
-    for (int i = 0; i < 2 && free_ > 0 && !pieces_.ended(); ++i) ask();
+    for (int i = 0; i < 2 && free_ > 0 && !pieces_.ended(); ++i) request();
   }
 
  private:
-  __device__ __forceinline__ void ask() {
+  __device__ __forceinline__ void request() {
     pieces_.load(next_.piece(), next_.barrier());
     next_.advance();
     --free_;

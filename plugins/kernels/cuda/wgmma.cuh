@@ -1,5 +1,5 @@
-// wgmma.cuh: matrix products of a warpgroup (four warps) with a matrix in shared memory. Along K they take steps of 16,
-// as mma.sync does, which gives the same bits.
+// plugins/kernels/cuda/wgmma.cuh: matrix products of a warpgroup (four warps) with a matrix in shared memory. Along K
+// they take steps of 16, as mma.sync does, which gives the same bits.
 //
 // An accumulator of [64, 8 n] is float[n][4] in each lane: warp w has rows 16 w .. 16 w + 15, placed as `mma` places
 // them.

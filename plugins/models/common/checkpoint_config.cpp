@@ -56,7 +56,7 @@ int32_t activation_of(const ConfigSection& config, const char* key, const char* 
     const char* name;
     int32_t activation;
   };
-  // Several names of one function: transformers has an implementation for each.
+  // transformers has several names, and implementations, of one function.
   static constexpr Name kNames[] = {{"relu", MORTISE_ACT_RELU},           {"gelu", MORTISE_ACT_GELU},
                                     {"gelu_python", MORTISE_ACT_GELU},    {"gelu_new", MORTISE_ACT_GELU_TANH},
                                     {"gelu_fast", MORTISE_ACT_GELU_TANH}, {"gelu_pytorch_tanh", MORTISE_ACT_GELU_TANH},

@@ -15,22 +15,22 @@ struct Family {
   const char* architecture;
 };
 
-// The model_type of the family that the checkpoint is of: by model_type, which is what transformers goes by; by
-// architecture where there is no model_type. A checkpoint whose architectures are all something else (a classifier, an
-// encoder) has another head: refused, as is one of no family named.
+// Returns the model_type of the checkpoint's family: the configuration's model_type, as in transformers; without one,
+// that of the family with its architecture. Throws Failure for a checkpoint of none of `families`, and for one whose
+// architectures are all of another kind (a classifier, an encoder), because its head is a different one.
 std::string family_of(const ConfigSection& config, std::initializer_list<Family> families);
 
-// MORTISE_BF16, MORTISE_F16 or MORTISE_F32 after `dtype`.
+// Returns MORTISE_BF16, MORTISE_F16 or MORTISE_F32 for the configuration's `dtype`.
 int32_t checkpoint_dtype(const ConfigSection& config);
 
-// What the host says of a checkpoint that comes quantised (it reads them, and has normalised this section).
+// The host's description of a quantised checkpoint. The host reads such checkpoints and has normalised this section.
 struct Quantization {
   int32_t bits = 0;        // 0: it is not quantised
-  int32_t group_size = 0;  // 0: a row
+  int32_t group_size = 0;  // 0: a whole row
 };
 Quantization checkpoint_quantization(const ConfigSection& config);
 
-// The MORTISE_ACT_* that transformers' name at `key` stands for.
+// Returns the MORTISE_ACT_* for the name that transformers has at `key`.
 int32_t activation_of(const ConfigSection& config, const char* key, const char* absent);
 
 }  // namespace mortise::models

@@ -3,18 +3,18 @@
 namespace mortise::models {
 namespace {
 
-// 4 bits cost 5 bytes a group beside; see docs/numerics.md for what the sizes lose.
+// With 4 bits a group costs 5 bytes more; docs/numerics.md gives the loss of each size.
 constexpr int32_t kDefaultGroupSize = 64;
 
 int32_t compute_dtype(const Options& options, int32_t checkpoint_dtype) {
   const std::string dtype = options.get<std::string>("dtype");
   if (dtype == "bf16") return MORTISE_BF16;
   if (dtype == "f32") return MORTISE_F32;
-  // f16 has more precision than bf16 and less range: f32 alone computes it exactly.
+  // f16 has more precision than bf16 and less range, so only f32 represents all f16 values exactly.
   return checkpoint_dtype == MORTISE_BF16 ? MORTISE_BF16 : MORTISE_F32;
 }
 
-// The integers that the matrices are kept as: those of the checkpoint, or those that it is to be quantised to.
+// Returns the integers in which the matrices are stored: those of the checkpoint, or those that it is quantised to.
 WeightFormat weight_format(const Options& options, const Quantization& quantization, int32_t dtype) {
   const auto weights = options.has("weights") ? options.get<std::string>("weights") : std::string("auto");
   if (weights == "auto") return {dtype, 0, 0};
@@ -45,7 +45,7 @@ WeightFormat apply_options(const Options& options, int32_t checkpoint_dtype, con
   dims.max_model_len = chosen_max_model_len(options, max_positions);
   dims.dtype = compute_dtype(options, checkpoint_dtype);
   const WeightFormat format = weight_format(options, quantization, dims.dtype);
-  const bool quantized = quantization.bits != 0;  // by the checkpoint: the reader hands out its matrices
+  const bool quantized = quantization.bits != 0;  // quantised by the checkpoint: the reader gives out its matrices
   dims.weight_bits = quantized ? quantization.bits : format.bits;
   dims.weight_group_size = quantized ? quantization.group_size : format.group_size;
   return format;

@@ -1,4 +1,4 @@
-// plugins/models/common/model_options.hpp: the options that every model of ours takes, and what they settle.
+// plugins/models/common/model_options.hpp: the options that every model plugin here takes, and their effect.
 #pragma once
 
 #include "models/common/checkpoint_config.hpp"
@@ -24,21 +24,21 @@ constexpr const char* kOptionsSchema = R"schema({
   }
 })schema";
 
-// What the options settle for a checkpoint. `dims` gets max_model_len, dtype, weight_bits and weight_group_size; the
-// rest of it is the model's. Throws Failure for what does not go together.
+// Applies the options to a checkpoint. Sets max_model_len, dtype, weight_bits and weight_group_size of `dims`; the
+// model sets the rest. Throws Failure for options that do not go together.
 WeightFormat apply_options(const Options& options, int32_t checkpoint_dtype, const Quantization& quantization,
                            int32_t max_positions, mortise_model_dims& dims);
 
-// Tells the log if the checkpoint's numbers are rounded to compute in `dtype`. `host` may be null.
+// Logs a warning if the checkpoint's numbers are rounded to compute in `dtype`. `host` may be null.
 void tell_rounding(const mortise_host* host, int32_t checkpoint_dtype, int32_t dtype);
 
-// Throws Failure if the device cannot compute in what `dims` says.
+// Throws Failure if the device cannot compute in the types of `dims`.
 void require_numerics(const DeviceRef& device, const mortise_model_dims& dims);
 
 // Throws Failure for a shard of a tensor-parallel pipeline.
 void require_one_device(const mortise_create_args& args, const char* plugin);
 
-// The rows of a forward of up to max_batched_tokens. Throws Failure if there are more.
+// Returns the rows of a forward of up to max_batched_tokens. Throws Failure if there are more.
 int32_t checked_num_tokens(const mortise_batch& batch, int32_t max_batched_tokens);
 
 }  // namespace mortise::models

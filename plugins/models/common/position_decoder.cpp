@@ -26,7 +26,7 @@ PositionDecoder::PositionDecoder(const mortise_create_args& args, const DecoderC
   require_one_device(args, plugin);
   dims_ = sized<mortise_model_dims>();
   dims_.num_layers = config_.num_layers;
-  dims_.hidden_size = config_.embedding_size;  // of what the head reads
+  dims_.hidden_size = config_.embedding_size;  // width of the rows that the head reads
   dims_.num_heads = dims_.num_kv_heads = config_.num_heads;
   dims_.head_dim = config_.head_dim;
   dims_.vocab_size = config_.vocab_size;
@@ -139,7 +139,7 @@ void PositionDecoder::embed(const mortise_step& step, const mortise_batch& batch
   ops.add(stream, positions, stream);
 }
 
-// Each norm adds what the block before it made to the stream: the device does both in one pass.
+// Each norm first adds the previous block's output to the stream: the device does both in one pass.
 mortise_tensor PositionDecoder::run_norm_first(const mortise_step& step, int32_t num_tokens) {
   Ops ops(step);
   const mortise_tensor stream = buffers_.stream.rows(num_tokens), x = buffers_.other.rows(num_tokens);
@@ -161,7 +161,7 @@ mortise_tensor PositionDecoder::run_norm_first(const mortise_step& step, int32_t
   return x;
 }
 
-// The normed sum is what the next block reads and what it is added to: it changes from one buffer to the other.
+// The normed sum is the next block's input, and the next sum adds to it. It alternates between two buffers.
 mortise_tensor PositionDecoder::run_norm_last(const mortise_step& step, int32_t num_tokens) {
   Ops ops(step);
   const mortise_tensor stream = buffers_.stream.rows(num_tokens), other = buffers_.other.rows(num_tokens);

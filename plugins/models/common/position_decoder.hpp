@@ -1,5 +1,5 @@
 // plugins/models/common/position_decoder.hpp: the decoder that OPT and GPT-2 share: learned positions, layer norms,
-// biases, one activation between two products. What sets the two apart is in DecoderConfig and DecoderNames.
+// biases, one activation between two products. DecoderConfig and DecoderNames have the differences.
 //   h := project_in(embedding[ids]) + positions[p]
 //   norm first:  h += out(attention(qkv(norm(h))));  h += down(act(up(norm(h))));  after the layers h := final_norm(h)
 //   norm last:   h := norm(h + out(attention(qkv(h))));  h := norm(h + down(act(up(h))))
@@ -17,7 +17,8 @@ namespace mortise::models {
 struct DecoderConfig {
   int32_t num_layers = 0;
   int32_t hidden_size = 0;
-  int32_t embedding_size = 0;  // of the embedding's rows and of the head's input; projected if it is not hidden_size
+  // columns of the embedding and of the head's input; projected if it differs from hidden_size
+  int32_t embedding_size = 0;
   int32_t intermediate_size = 0;
   int32_t num_heads = 0;
   int32_t head_dim = 0;
@@ -35,15 +36,16 @@ struct DecoderConfig {
   Quantization quantization;
 };
 
-// A configuration with what both families' config.json say in the same words: the activation, whether the head is the
+// Reads the settings that have the same names in both families' config.json: the activation, whether the head is the
 // embedding, and how the weights are stored.
 DecoderConfig shared_config(const ConfigSection& config, const char* default_activation);
-// What attention's scores are multiplied with unless a configuration has another scale: 1 / sqrt(head_dim).
+// Returns the usual factor of attention scores, 1 / sqrt(head_dim).
 float usual_scale(int32_t head_dim);
 
-// The checkpoint's names of what a decoder is made of. Static.
+// The names of a decoder's tensors in the checkpoint. Static.
 struct DecoderNames {
-  std::vector<const char*> prefixes;  // of all tensors but lm_head.weight: the first with which the embedding is there
+  // of all tensors but lm_head.weight; the first prefix with which the embedding exists is used
+  std::vector<const char*> prefixes;
   const char* embedding;
   const char* positions;
   int64_t skipped_positions;  // rows of the table that come before position 0
@@ -52,7 +54,7 @@ struct DecoderNames {
   const char* final_norm;
   const char* layers;  // a layer's names begin with this and its number
   const char* attention_norm;
-  std::vector<const char*> qkv;  // one of the three side by side, or three
+  std::vector<const char*> qkv;  // one tensor with q, k and v side by side, or three
   const char* attention_out;
   const char* mlp_norm;
   const char* up;
@@ -60,6 +62,8 @@ struct DecoderNames {
   MatrixLayout layout;
 };
 
+// Invariant: buffers_ hold rows of the running step only; nothing of a sequence is kept. Used by the thread that runs
+// steps only.
 class PositionDecoder {
  public:
   // REQUIRES: the options were validated by the schema; `names` lives longer than the instance.
@@ -92,13 +96,13 @@ class PositionDecoder {
     Norm final_norm;
     std::vector<Layer> layers;
   };
-  // What a step writes, for max_batched_tokens rows.
+  // Outputs of a step, for max_batched_tokens rows.
   struct Buffers {
-    RowBuffer stream, other;  // [hidden_size]: the two that hold h, and what is added to it, in turn
-    RowBuffer embedded;       // [embedding_size], if it is not hidden_size: the embedding, and at the end `hidden`
-    RowBuffer qkv;            // [3 * hidden_size]
-    RowBuffer attention;      // [hidden_size]
-    RowBuffer activated;      // [intermediate_size]
+    RowBuffer stream, other;  // [hidden_size]: alternate as h and as the block output that is added to it
+    RowBuffer embedded;   // [embedding_size], if that differs from hidden_size: the embedding, and at the end `hidden`
+    RowBuffer qkv;        // [3 * hidden_size]
+    RowBuffer attention;  // [hidden_size]
+    RowBuffer activated;  // [intermediate_size]
   };
 
   bool projected() const { return config_.embedding_size != config_.hidden_size; }

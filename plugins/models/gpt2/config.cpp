@@ -3,7 +3,7 @@
 namespace mortise::gpt2 {
 namespace {
 
-// transformers takes the general name of a size as well as GPT-2's own.
+// transformers accepts the general name of a size as well as GPT-2's own name.
 int32_t size(const ConfigSection& config, const char* key, const char* general, int64_t max) {
   const bool own = config.find(key) != nullptr || config.find(general) == nullptr;
   const int32_t value = config.size(own ? key : general, max);
@@ -15,7 +15,8 @@ int32_t size(const ConfigSection& config, const char* key, const char* general, 
 
 void parse_sizes(const ConfigSection& config, models::DecoderConfig& out) {
   out.num_layers = size(config, "n_layer", "num_hidden_layers", kMaxLayers);
-  out.hidden_size = size(config, "n_embd", "hidden_size", kMaxSize / 4);  // q, k and v; the default of n_inner
+  // room for q, k and v, and for n_inner, which is 4 hidden_size by default
+  out.hidden_size = size(config, "n_embd", "hidden_size", kMaxSize / 4);
   out.embedding_size = out.hidden_size;
   out.intermediate_size = static_cast<int32_t>(config.integer("n_inner", 1, kMaxSize, 4 * int64_t{out.hidden_size}));
   out.vocab_size = config.size("vocab_size", kMaxSize);
@@ -47,7 +48,8 @@ models::DecoderConfig parse_config(std::string_view text) {
   models::DecoderConfig out = models::shared_config(config, "gelu_new");
   parse_sizes(config, out);
   out.norm_eps = static_cast<float>(config.number("layer_norm_epsilon", 1e-30, 1.0, 1e-5));
-  // reorder_and_upcast_attn changes the order of the scaling and the precision, which docs/numerics.md settles here.
+  // reorder_and_upcast_attn changes the order and precision of the scaling. docs/numerics.md fixes both, so it is
+  // ignored.
   out.attention_scale = config.boolean("scale_attn_weights", true) ? models::usual_scale(out.head_dim) : 1.0f;
   return out;
 }

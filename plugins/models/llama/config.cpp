@@ -19,7 +19,7 @@ Rope parse_rope(const ConfigSection& config, int64_t max_positions) {
   const ConfigSection section(*object, "rope_parameters.");
 
   Rope rope;
-  // Below 1 the frequencies would exceed 1, and the table's sine would be outside the range in which it is exact.
+  // Below 1 the frequencies would exceed 1, and the angles would leave the range in which the table's sine is exact.
   rope.theta = section.number("rope_theta", 1.0, 1e15, 10000.0);
   if (section.number("partial_rotary_factor", 0.0, 1.0, 1.0) != 1.0) {
     unsupported("rope_parameters.partial_rotary_factor other than 1 is not defined for these models");
@@ -45,7 +45,7 @@ Rope parse_rope(const ConfigSection& config, int64_t max_positions) {
   return rope;
 }
 
-// Qwen: layer_types lists the layers with a window; otherwise it is the layers from max_window_layers on.
+// Qwen: layer_types lists the layers with a window; without it, the layers from max_window_layers on have one.
 std::vector<int32_t> qwen_windows(const ConfigSection& config, int64_t num_layers) {
   const bool used = config.boolean("use_sliding_window", false);
   const auto window = static_cast<int32_t>(used ? config.integer("sliding_window", 1, INT32_MAX, 4096) : 0);

@@ -1,5 +1,5 @@
 // plugins/models/llama/config.hpp: reads and checks the checkpoint's config.json. The families differ in a few facts
-// (biases, norms of q and k, windows), which are settled here. No other file of the plugin knows the names of the
+// (biases, norms of q and k, windows), which are decided here. No other file of the plugin knows the names of the
 // families.
 #pragma once
 

@@ -12,7 +12,7 @@ namespace mortise::llama {
 namespace {
 
 // Limits the rope table. A checkpoint may claim millions of positions, each of which costs a row of the table and a
-// microsecond, but no sequence is longer than the KV pool. 0 blocks: the host did not say.
+// microsecond, but no sequence is longer than the KV pool. With 0 blocks the host did not give the pool's size.
 int64_t usable_positions(const mortise_activate_args& args, const mortise_model_dims& dims) {
   const int64_t positions = std::clamp(args.max_model_len, 1, dims.max_model_len);
   const int64_t in_pool = int64_t{args.num_blocks} * args.block_size;

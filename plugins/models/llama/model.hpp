@@ -22,6 +22,8 @@ struct Buffers {
   RowBuffer activated;  // [intermediate_size]
 };
 
+// Invariant: weights and rope table never change after load and activate; buffers hold rows of the running step only.
+// Used by the thread that runs steps only.
 class Model {
  public:
   // REQUIRES: the options were validated by the schema. Throws Failure, see parse_config.

@@ -7,7 +7,7 @@ namespace {
 
 constexpr float kTwoPi = 6.283185307179586f;
 
-// Llama 3: long wavelengths are stretched by `factor`, short ones are kept, those in between are interpolated.
+// Llama 3 divides the frequencies of long wavelengths by `factor`, keeps those of short ones, and interpolates between.
 float llama3_scaled(float frequency, const Rope& rope) {
   const float factor = static_cast<float>(rope.factor);
   const float old_length = static_cast<float>(rope.original_max_positions);

@@ -3,11 +3,11 @@
 namespace mortise::opt {
 namespace {
 
-constexpr float kNormEps = 1e-5f;  // torch's default, which OPT's norms take; no configuration names it
+constexpr float kNormEps = 1e-5f;  // torch's default, which OPT uses; no configuration names it
 
 void parse_sizes(const ConfigSection& config, models::DecoderConfig& out) {
   out.num_layers = config.size("num_hidden_layers", kMaxLayers);
-  out.hidden_size = config.size("hidden_size", kMaxSize / 3);  // q, k and v lie side by side
+  out.hidden_size = config.size("hidden_size", kMaxSize / 3);  // room for q, k and v side by side
   out.intermediate_size = config.size("ffn_dim", kMaxSize);
   out.vocab_size = config.size("vocab_size", kMaxSize);
   out.max_positions = config.size("max_position_embeddings", kMaxPositions);
@@ -30,7 +30,8 @@ models::DecoderConfig parse_config(std::string_view text) {
   out.norm_eps = kNormEps;
   out.attention_scale = models::usual_scale(out.head_dim);
   out.norm_first = config.boolean("do_layer_norm_before", true);
-  // Models with the norm last have none at the end, nor those fine-tuned before transformers 4.20.1, which say so.
+  // Models with the norm last have no final norm. Nor have models that were fine-tuned before transformers 4.20.1;
+  // their configuration has a key for that.
   out.final_norm = out.norm_first && !config.boolean("_remove_final_layer_norm", false);
   out.biases = config.boolean("enable_bias", true);
   out.norm_weights = config.boolean("layer_norm_elementwise_affine", true);
@@ -42,7 +43,7 @@ const models::DecoderNames& tensor_names() {
       .prefixes = {"model.decoder.", "decoder."},
       .embedding = "embed_tokens.weight",
       .positions = "embed_positions.weight",
-      .skipped_positions = 2,  // fairseq's padding index and the one before it
+      .skipped_positions = 2,  // fairseq's padding index and the row before it
       .project_in = "project_in",
       .project_out = "project_out",
       .final_norm = "final_layer_norm",

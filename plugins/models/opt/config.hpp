@@ -1,4 +1,4 @@
-// plugins/models/opt/config.hpp: what the checkpoint's config.json says of a OPT model, checked.
+// plugins/models/opt/config.hpp: the checked contents of an OPT model's config.json.
 #pragma once
 
 #include <string_view>
@@ -8,7 +8,7 @@
 namespace mortise::opt {
 
 // Reads the normalised config.json. Throws Failure: UNIMPLEMENTED for a model that this plugin cannot compute exactly,
-// INVALID_ARGUMENT for a value that makes no model; the message names key, value and expectation.
+// INVALID_ARGUMENT for an invalid value. The message names the key, the value and the expected values.
 models::DecoderConfig parse_config(std::string_view json);
 
 const models::DecoderNames& tensor_names();

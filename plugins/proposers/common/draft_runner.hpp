@@ -15,6 +15,7 @@
 
 namespace mortise::proposers {
 
+// Invariant: known_ has the sequences whose tokens the runner has. Not thread-safe: the host makes one call at a time.
 class DraftRunner {
  public:
   // `path` and `options` as in mortise_runner_open_args.

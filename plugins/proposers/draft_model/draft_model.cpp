@@ -7,7 +7,7 @@
 namespace mortise::draft_model {
 namespace {
 
-// What the host checks and uses: the options of the runner, as it wants them.
+// Returns the options that the host needs for the runner.
 std::string runner_options(const Options& options) {
   return "{\"kv_memory\": " + options.get_json("kv_memory") + ", \"attention\": " + options.get_json("attention") +
          ", \"dtype\": " + options.get_json("dtype") + "}";
@@ -25,9 +25,9 @@ void DraftModel::bind(const mortise_proposer_bind_args& args) {
   target_vocab_size_ = static_cast<std::size_t>(args.target->vocab_size);
 }
 
-// One pass of the runner a draft: all branches of all sequences grow together.
+// Each pass of the runner adds one draft to all branches of all sequences.
 void DraftModel::propose(const mortise_proposal_args& args) {
-  end_forks();  // of a proposal that failed
+  end_forks();  // forks of a failed proposal
   growing_.clear();
   for (std::int32_t i = 0; i < args.num_seqs; ++i) {
     args.num_drafts[i] = 0;
@@ -55,7 +55,7 @@ void DraftModel::run(const mortise_proposal_args& args, std::int32_t num_choices
   step.num_choices = num_choices;
   step.sampled = sampled_.data();
   if (args.distributions != nullptr) {
-    // What a draft was drawn from is told as it is: the softmax of the logits, without filters.
+    // The reported distribution of a draft is the softmax of the logits, without filters.
     step.top_ks = nullptr;
     step.top_ps = step.min_ps = nullptr;
     logits_.resize(growing_.size() * vocab_size_);
@@ -74,8 +74,8 @@ void DraftModel::take(const mortise_proposal_args& args, std::int32_t num_choice
   }
 }
 
-// Writes what the branch's last draft was drawn from, branch number `index` of the pass: softmax(logits / temperature)
-// over the target's tokens, since a draw of any other is no draft.
+// Writes the distribution of the branch's last draft; the branch is number `index` of the pass. It is softmax(logits /
+// temperature) over the target's tokens, because a draw of any other token is no draft.
 void DraftModel::take_distribution(const mortise_proposal_args& args, const Branch& branch, std::size_t index) const {
   const float temperature = args.temperatures[branch.row];
   if (temperature == 0) return;
@@ -97,7 +97,7 @@ void DraftModel::take_distribution(const mortise_proposal_args& args, const Bran
   }
 }
 
-// The index of the new draft in its row; -1 if there is none.
+// Adds a draft to the branch's row. Returns its index in the row, or -1 if it is no draft.
 std::int32_t DraftModel::add_draft(const mortise_proposal_args& args, const Branch& branch, std::int32_t token) const {
   std::int32_t& count = args.num_drafts[branch.row];
   if (token < 0 || count == args.draft_stride) return -1;
@@ -107,7 +107,7 @@ std::int32_t DraftModel::add_draft(const mortise_proposal_args& args, const Bran
   return count++;
 }
 
-// The further choices of the first draft begin branches of their own.
+// Begins a branch for each further choice of the first draft.
 void DraftModel::fork(const mortise_proposal_args& args, std::int32_t num_choices) {
   origins_.clear();
   fork_tokens_.clear();

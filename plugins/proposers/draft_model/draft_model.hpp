@@ -10,6 +10,8 @@
 
 namespace mortise::draft_model {
 
+// One instance of the proposer. Invariant: forks_ are the forks that are open in the runner. Not thread-safe: the host
+// makes one call at a time.
 class DraftModel {
  public:
   DraftModel(const mortise_host* host, const mortise_create_args& args, const Options& options);
@@ -21,7 +23,7 @@ class DraftModel {
   std::uint64_t num_sequences() const { return runner_.num_sequences(); }
 
  private:
-  // A growing path of drafts, of a sequence or of a fork of it.
+  // A path of drafts that grows, of a sequence or of one of its forks.
   struct Branch {
     std::int32_t row;        // in the proposal's arrays
     std::uint64_t seq_id;    // in the runner

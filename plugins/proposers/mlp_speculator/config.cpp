@@ -6,7 +6,7 @@
 
 namespace mortise::mlp_speculator {
 
-constexpr int64_t kMaxStages = 64;  // far above any: each has a head of its own to run
+constexpr int64_t kMaxStages = 64;  // far above all published ones: each stage runs a head of its own
 
 double Config::state_weight() const {
   return std::pow(0.5, 0.5 / num_stages);

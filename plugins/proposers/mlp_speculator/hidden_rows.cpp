@@ -17,7 +17,7 @@ const HiddenRows::Kept* HiddenRows::find(uint64_t seq_id, int64_t num_tokens) co
   return at == kept_.end() || at->second.num_tokens != num_tokens ? nullptr : &at->second;
 }
 
-// Leaves `room` sequences, those that were seen last.
+// Keeps the `room` sequences that were seen last, and drops the others.
 void HiddenRows::drop_beyond(std::size_t room) {
   while (kept_.size() > room) {
     const auto older = [](const auto& a, const auto& b) { return a.second.seen < b.second.seen; };
@@ -46,7 +46,8 @@ void HiddenRows::observe(const mortise_observation& seen) {
 void HiddenRows::take(const mortise_observation& seen) {
   ++num_observations_;
   for (int32_t i = 0; i < seen.num_ended; ++i) kept_.erase(seen.ended_ids[i]);
-  for (int32_t i = 0; i < seen.num_seqs; ++i) kept_.erase(seen.seq_ids[i]);  // what was kept is of a token before
+  // the stored row belongs to an earlier token
+  for (int32_t i = 0; i < seen.num_seqs; ++i) kept_.erase(seen.seq_ids[i]);
   if (seen.num_seqs == 0 || seen.hidden == nullptr) return;
   const mortise_tensor& hidden = *seen.hidden;
   if (hidden.ndim != 2 || hidden.shape[1] != columns_ || hidden.dtype != dtype_) {

@@ -11,6 +11,8 @@
 
 namespace mortise::mlp_speculator {
 
+// Invariant: at most `capacity` sequences are kept, each with its own row of rows(). Not thread-safe: the host makes
+// one call at a time.
 class HiddenRows {
  public:
   HiddenRows() = default;
@@ -25,9 +27,9 @@ class HiddenRows {
     int32_t row;  // of rows()
     int32_t last_token;
     int64_t num_tokens;  // of the sequence, last_token included
-    uint64_t seen;       // number of the observation
+    uint64_t seen;       // number of the observation in which the sequence was last seen
   };
-  // Null: there is no row, or it does not belong to the sequence's last token.
+  // Returns null if there is no row, or if it does not belong to the sequence's last token.
   const Kept* find(uint64_t seq_id, int64_t num_tokens) const;
   mortise_tensor rows() const { return buffers_[current_].rows(capacity_); }
   std::size_t num_sequences() const { return kept_.size(); }

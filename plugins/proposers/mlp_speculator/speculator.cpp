@@ -9,9 +9,9 @@
 namespace mortise::mlp_speculator {
 namespace {
 
-constexpr float kNormEps = 1e-6f;  // of all published speculators; no configuration names it
+constexpr float kNormEps = 1e-6f;  // used by all published speculators; no configuration names it
 
-// The arrays in Upload with one element per sequence. `positions` comes behind them, with one element per stage and
+// The arrays in Upload with one element per sequence. `positions` follows them, with one element per stage and
 // sequence.
 constexpr std::size_t kNumArrays = 7;
 
@@ -21,19 +21,20 @@ std::size_t aligned(std::size_t bytes) {
 
 uint16_t to_bf16(float value) {
   const auto bits = std::bit_cast<uint32_t>(value);
-  return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);  // no bias is NaN, or all drafts are
+  // NaN needs no care: no bias is NaN, or all drafts are worthless
+  return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
 }  // namespace
 
-// A sequence that is drafted for.
+// A sequence that gets drafts.
 struct Speculator::Ask {
   int32_t index;  // of the proposal's sequences
   int32_t max_drafts;
   const HiddenRows::Kept* kept;
 };
 
-// What the stages read of `count` sequences, in device memory.
+// The inputs of the stages for `count` sequences, in device memory.
 struct Speculator::Upload {
   const int32_t* rows;
   const int32_t* tokens;
@@ -103,7 +104,7 @@ void Speculator::activate(const mortise_activate_args& args) {
   fill_biases();
 }
 
-// The device adds matrices: a bias is one whose rows are equal.
+// The device only adds matrices of equal shape, so a bias becomes a matrix whose rows are equal.
 void Speculator::fill_biases() {
   bias_.clear();
   for (const std::vector<float>& bias : weights_.bias) {
@@ -162,7 +163,7 @@ void Speculator::propose(const mortise_step& step, const mortise_proposal_args& 
 Speculator::Upload Speculator::upload(const mortise_step& step, const mortise_proposal_args& args, const Ask* asks,
                                       int32_t count, int32_t num_stages) {
   const auto rows = static_cast<std::size_t>(count);
-  const std::size_t column = aligned(rows * sizeof(uint64_t));  // of one array; positions are the last
+  const std::size_t column = aligned(rows * sizeof(uint64_t));  // bytes of one array; positions come last
   std::vector<std::byte> packed(kNumArrays * column + static_cast<std::size_t>(num_stages) * rows * sizeof(int64_t));
   const auto put = [&](std::size_t array, std::size_t i, auto value) {
     std::memcpy(packed.data() + array * column + i * sizeof value, &value, sizeof value);
@@ -210,7 +211,7 @@ void Speculator::draft(const mortise_step& step, const mortise_proposal_args& ar
     int32_t& length = args.num_drafts[index];
     for (; length < asks[i].max_drafts; ++length) {
       const int32_t token = drawn[static_cast<std::size_t>(length * count + i)];
-      if (token < 0) break;  // no logit was a number
+      if (token < 0) break;  // all logits were NaN
       args.tokens[int64_t{index} * args.draft_stride + length] = token;
     }
   }

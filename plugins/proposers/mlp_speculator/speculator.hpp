@@ -17,6 +17,8 @@
 
 namespace mortise::mlp_speculator {
 
+// Invariant: all buffers have room for max_rows_ rows, and max_drafts_ is at most the checkpoint's number of stages.
+// Not thread-safe: the host makes one call at a time.
 class Speculator {
  public:
   // REQUIRES: the options were validated by the schema.

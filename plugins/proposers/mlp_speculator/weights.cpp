@@ -5,8 +5,8 @@
 
 namespace mortise::mlp_speculator {
 
-// norm(state_weight * p + emb_weight * z) is norm(p * state_weight / emb_weight + z), with an epsilon that is divided
-// by emb_weight^2: so that the factor goes into proj, once, and stages need no scaling of their own.
+// norm(state_weight * p + emb_weight * z) equals norm(p * state_weight / emb_weight + z) with an epsilon divided by
+// emb_weight^2. So the factor goes into proj once, and stages need no scaling.
 Weights load_weights(const Config& config, const WeightFormat& format, DeviceRef device,
                      const mortise_weight_reader& reader) {
   const WeightLoader loader(format, device, reader);

@@ -10,7 +10,7 @@ namespace mortise::mlp_speculator {
 
 struct Weights {
   Weight input_scale;  // null: the input is not scaled
-  // One weight per stage. If weights are tied, one for all stages, except that proj has a first one of its own for the
+  // One weight per stage. Tied weights are one for all stages, except that proj has a separate first weight for the
   // target's rows.
   std::vector<Weight> emb, proj, norm, head;
   std::vector<std::vector<float>> bias;  // of norm
@@ -20,7 +20,7 @@ struct Weights {
   }
 };
 
-// Throws what WeightLoader does.
+// Throws the Failures of WeightLoader.
 Weights load_weights(const Config& config, const WeightFormat& format, DeviceRef device,
                      const mortise_weight_reader& reader);
 

@@ -5,10 +5,10 @@
 namespace mortise::ngram {
 namespace {
 
-constexpr std::size_t kFirstSlots = 16;  // kLeastBytes
+constexpr std::size_t kFirstSlots = 16;  // of kLeastBytes
 
 uint64_t mix(uint64_t hash, int32_t token) {
-  // splitmix64's finaliser: each token changes all bits, the low ones that choose a slot among them.
+  // The finaliser of splitmix64: each token changes all bits, also the low bits that choose a slot.
   uint64_t x = hash ^ static_cast<uint32_t>(token);
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
@@ -25,7 +25,7 @@ MatchIndex::MatchIndex(const MatchOptions& options)
 template <typename Visit>
 void MatchIndex::for_each_length(int32_t end, Visit visit) const {
   uint64_t hash = options_.hash_seed;
-  // From the last token backwards, so that one pass gives the hashes of all lengths.
+  // Goes backwards from the last token, so that one pass gives the hashes of all lengths.
   for (int32_t length = 1; length <= std::min(end, options_.max_match); ++length) {
     hash = mix(hash, tokens_[static_cast<std::size_t>(end - length)]);
     if (length >= options_.min_match) visit(length, hash);
@@ -38,7 +38,7 @@ uint64_t MatchIndex::hash_of(int32_t length, int32_t end) const {
   return hash;
 }
 
-// The slot of the n-gram that ends at `end`, or the empty one where it belongs.
+// Returns the slot of the n-gram that ends at `end`, or the empty slot where it belongs.
 std::size_t MatchIndex::find_slot(const Table& table, int32_t length, int32_t end, uint64_t hash) const {
   const std::size_t mask = table.ends.size() - 1;
   const auto ngram = tokens_.begin() + (end - length);
@@ -77,7 +77,7 @@ void MatchIndex::append(int32_t token) {
 }
 
 int32_t MatchIndex::draft(std::span<int32_t> out) const {
-  int32_t from = 0;  // behind the match
+  int32_t from = 0;  // index of the token after the match
   for_each_length(static_cast<int32_t>(tokens_.size()), [&](int32_t length, uint64_t hash) {
     const Table& table = tables_[static_cast<std::size_t>(length - options_.min_match)];
     const int32_t end = table.ends[find_slot(table, length, static_cast<int32_t>(tokens_.size()), hash)];
@@ -96,8 +96,7 @@ uint64_t MatchIndex::memory_bytes() const {
 }
 
 uint64_t MatchIndex::bytes_per_token(const MatchOptions& options) {
-  // A vector that has grown is at most twice as large as what is in it, a table that has grown is at least a quarter
-  // full.
+  // A vector that has grown is at least half full; a table that has grown is at least a quarter full.
   const auto lengths = static_cast<uint64_t>(options.max_match - options.min_match + 1);
   return 2 * sizeof(int32_t) + 4 * sizeof(int32_t) * lengths;
 }

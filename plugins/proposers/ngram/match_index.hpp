@@ -18,6 +18,8 @@ struct MatchOptions {
   uint64_t hash_seed = 0;  // unknown to clients, so that they cannot provoke collisions
 };
 
+// Invariant: the tables have every n-gram of tokens_ except those that end with the last token. Not thread-safe: the
+// host makes one call to its proposer at a time.
 class MatchIndex {
  public:
   // REQUIRES: `options` outlives this.

@@ -22,6 +22,8 @@ constexpr const char* kOptionsSchema = R"schema({
   }
 })schema";
 
+// Invariant: sequences_ has an index for each sequence that was observed and has not ended. Not thread-safe: the host
+// makes one call at a time.
 class Ngram {
  public:
   Ngram(const mortise_host* host, const mortise_create_args&, const Options& given)

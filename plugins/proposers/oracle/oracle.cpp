@@ -47,7 +47,7 @@ void Oracle::observe(const mortise_observation& seen) {
   }
 }
 
-// Whether the text of the sequence goes on with its tokens from `known` on, and beyond.
+// Returns whether the sequence's text agrees with its tokens from `known` on and continues after them.
 bool Oracle::goes_on(const Sequence& sequence, std::size_t known) const {
   if (!sequence.text) return false;
   const std::span<const int32_t> text = texts_.text(*sequence.text), tokens = sequence.tokens;
@@ -55,7 +55,7 @@ bool Oracle::goes_on(const Sequence& sequence, std::size_t known) const {
          std::ranges::equal(tokens.subspan(known), text.subspan(known, tokens.size() - known));
 }
 
-// What is drafted at a position of a text. Errors depend on nothing else, so that they repeat.
+// Returns the draft at a position of a text. Errors depend only on the position and the text, so that they repeat.
 int32_t Oracle::draft(std::size_t text, std::size_t position) const {
   const int32_t right = texts_.text(text)[position];
   const uint64_t bits = mix(mix(mix(seed_) ^ text) ^ position);
@@ -64,7 +64,7 @@ int32_t Oracle::draft(std::size_t text, std::size_t position) const {
   return static_cast<int32_t>((right + step) % vocab_size_);
 }
 
-// One draft of all sequences after the other, as a draft model makes them.
+// Adds one draft to all sequences, then the next, as a draft model does.
 void Oracle::propose(const mortise_proposal_args& args) {
   begin(args);
   for (int32_t depth = 0; !growing_.empty(); ++depth) {
@@ -80,7 +80,7 @@ void Oracle::propose(const mortise_proposal_args& args) {
   }
 }
 
-// Who gets drafts, and how many.
+// Selects the sequences that get drafts, and how many each gets.
 void Oracle::begin(const mortise_proposal_args& args) {
   growing_.clear();
   for (int32_t i = 0; i < args.num_seqs; ++i) {
@@ -96,7 +96,7 @@ void Oracle::begin(const mortise_proposal_args& args) {
   }
 }
 
-// Where the model can draw no token, there is no draft: it would have cost nothing.
+// A sequence gets no draft where the model can draw no token, because a real draft model would have none either.
 void Oracle::run_model(const mortise_proposal_args& args) {
   tokens_.resize(growing_.size());
   mortise_runner_step step = model_->make_step(args, growing_);
@@ -106,8 +106,8 @@ void Oracle::run_model(const mortise_proposal_args& args) {
   std::erase_if(growing_, [&](const Growing&) { return tokens_[i++] < 0; });
 }
 
-// Puts the drafts in the place of the model's draws, as if it had made them: those that are accepted it need not run
-// again.
+// Replaces the model's draws by the oracle's drafts, as if it had drawn them. So the model need not run the accepted
+// drafts again.
 void Oracle::tell_model(const mortise_proposal_args& args, int32_t depth) {
   ids_.clear();
   begins_.clear();

@@ -12,6 +12,8 @@
 
 namespace mortise::oracle {
 
+// Invariant: a sequence's text, if set, begins with the tokens that were observed. Not thread-safe: the host makes one
+// call at a time.
 class Oracle {
  public:
   Oracle(const mortise_host* host, const mortise_create_args& args, const Options& options);
@@ -27,7 +29,7 @@ class Oracle {
     std::vector<int32_t> tokens;
     std::optional<std::size_t> text;  // a text that begins with them
   };
-  // A sequence that gets drafts in this proposal.
+  // A sequence that gets drafts in the current proposal.
   struct Growing {
     int32_t row;  // in the proposal's arrays
     uint64_t seq_id;

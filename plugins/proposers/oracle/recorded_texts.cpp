@@ -31,7 +31,7 @@ Tokens tokens_of(const nlohmann::json& object, const char* key) {
   return tokens;
 }
 
-// The texts of one request.
+// Adds the texts of one request, one for each choice.
 void add_texts(const nlohmann::json& request, std::vector<Tokens>& texts) {
   const Tokens prompt = tokens_of(request, "prompt");
   const auto choices = request.find("choices");
@@ -54,7 +54,7 @@ RecordedTexts::RecordedTexts(const std::filesystem::path& log) {
   std::size_t number = 0;
   for (std::string line; std::getline(stream, line);) {
     ++number;
-    if (stream.eof()) break;  // without its end: the recording was killed in it
+    if (stream.eof()) break;  // an incomplete last line: the recording process was killed
     const nlohmann::json json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
     if (!json.is_object()) refuse(log, number, "no JSON object");
     const bool is_header = json.contains("mortise_log");
@@ -72,7 +72,7 @@ RecordedTexts::RecordedTexts(const std::filesystem::path& log) {
 }
 
 std::optional<std::size_t> RecordedTexts::find(std::span<const int32_t> beginning) const {
-  // The first that is no smaller than what it begins with, and longer.
+  // The first text that is not below the beginning, and longer.
   const auto at = std::lower_bound(texts_.begin(), texts_.end(), beginning, [](const Tokens& text, auto wanted) {
     return std::lexicographical_compare(text.begin(), text.end(), wanted.begin(), wanted.end());
   });

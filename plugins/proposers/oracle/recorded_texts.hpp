@@ -10,6 +10,7 @@
 
 namespace mortise::oracle {
 
+// The texts of a log. Invariant: texts_ is sorted, and each text is in it once. Immutable: any thread may read it.
 class RecordedTexts {
  public:
   // Reads prompts and tokens from a log of `--record` (format: runtime/replay/request_log.hpp). Throws a Failure that

@@ -1,4 +1,5 @@
-// plugins/schedulers/fcfs/order.hpp: first come, first served: all sequences by priority (lower first), then arrival.
+// plugins/schedulers/fcfs/order.hpp: first come, first served: orders all sequences by priority (lower first), then
+// arrival.
 #pragma once
 
 #include <vector>

@@ -7,7 +7,8 @@
 namespace mortise::fcfs {
 namespace {
 
-// An instance is its options: what happened before does not matter to this policy, so it takes no events.
+// This policy keeps nothing from step to step, so an instance is only its options and takes no events. Not thread-safe:
+// the host makes one call at a time.
 class Scheduler {
  public:
   Scheduler(const mortise_host*, const Options& options) : limits_(scheduling::limits_of(options)) {}

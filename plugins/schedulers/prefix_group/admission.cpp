@@ -6,15 +6,15 @@
 namespace mortise::prefix_group {
 namespace {
 
-// Waiting for a prefix delays a request by a step or more: it must save so much of its work.
+// Waiting for a prefix delays a request by a step or more, so the prefix must save at least this share of its work.
 constexpr int32_t kLeastSavedShare = 8;  // an eighth
-// A relative of the last group is preferred for what both share, which must be so much of its tokens.
+// A relative of the last group is preferred if the prefix that both share is at least this share of its tokens.
 constexpr int32_t kLeastRelatedShare = 4;  // a quarter
-// Somebody is preferred for the mix when what is admitted has less than this of the share that it has in what waits.
+// The mix is corrected if, of prompt or decode rows, the admitted share is below this part of the waiting share.
 constexpr double kMixTolerance = 0.8;
-// Requests that are looked at for one choice, so that a plan's cost does not grow with the queue.
+// The most requests that are examined for one choice, so that a plan's cost does not grow with the queue.
 constexpr int32_t kMostLookedAt = 64;
-constexpr uint64_t kNoPlan = UINT64_MAX;  // no plan's serial
+constexpr uint64_t kNoPlan = UINT64_MAX;  // differs from the serial of every plan
 
 }  // namespace
 
@@ -25,14 +25,14 @@ Admission::Admission(Backlog& backlog, const mortise_schedule_view& view, const 
 std::vector<scheduling::Place> Admission::order() {
   const auto num_running =
       static_cast<int32_t>(std::count(view_.states, view_.states + view_.num_seqs, MORTISE_SEQ_RUNNING));
-  int32_t num_seen = 0;  // running ones of this or a better priority
+  int32_t num_seen = 0;  // running requests of this or a better priority
   auto started = backlog_.started().begin();
   for (auto& [priority, of] : backlog_.classes()) {
     for (; started != backlog_.started().end() && (*started)->of == &of; ++started) {
       const int32_t i = backlog_.view_index(**started);
       num_seen += i >= 0 && view_.states[i] == MORTISE_SEQ_RUNNING ? 1 : 0;
     }
-    // Places that are free, or could be taken from those of worse priority.
+    // Free places, and places that can be taken from running requests of worse priority.
     most_offered_ = seq_budget_ - num_running + (num_running - num_seen);
     add_started(of);
     of.credit_now = of.credit;
@@ -46,7 +46,7 @@ std::vector<scheduling::Place> Admission::order() {
   return std::move(order_);
 }
 
-// Those that run, then those that were preempted.
+// Adds the running requests, then the preempted ones.
 void Admission::add_started(PriorityClass& of) {
   for (const int32_t state : {MORTISE_SEQ_RUNNING, MORTISE_SEQ_WAITING}) {
     for (const Request* request : backlog_.started()) {
@@ -72,7 +72,7 @@ void Admission::add_waiting(PriorityClass& of) {
   }
 }
 
-// A group of more than one; who is alone needs no turn.
+// Opens a turn for a group of several requests. Returns null for a single request, which needs no turn.
 Turn* Admission::open_turn(Request& leader) {
   RequestTree& tree = *leader.tree;
   const NodeId node = leader.group != 0 ? RequestTree::kRoot : tree.group_of(leader.node);
@@ -95,7 +95,7 @@ void Admission::add_members(PriorityClass& of, Turn& turn) {
   });
 }
 
-// False: it may not pass those that came before it.
+// Adds the request to the order. Returns false if it may not pass the requests that came before it.
 bool Admission::offer(Request& request, Turn* turn) {
   PriorityClass& of = *request.of;
   const int64_t rows = rows_of(request);
@@ -124,14 +124,16 @@ bool Admission::offer(Request& request, Turn* turn) {
   return true;
 }
 
-// Tokens that will be in the cache when those who compute, or are offered in the plan of `serial`, have got there.
+// Returns how many tokens of the request's prefix will be cached once the computing requests, and those offered in the
+// plan of `serial`, have run their prompts.
 RequestTree::Shared Admission::to_come(const Request& request, uint64_t serial) const {
   RequestTree::Shared shared = request.tree->shared_with_computing(request.node, serial);
   shared.num_tokens = std::min(shared.num_tokens, request.num_tokens - 1) / view_.block_size * view_.block_size;
   return shared;
 }
 
-// Nobody computes its prefix any more: is it there? If a leader that was planned did not start, it promised nothing.
+// Called when no other request computes the prefix any more. If the prefix was not cached although the leader has
+// started, the request stops waiting for others. If the leader did not start, it may wait again.
 void Admission::judge_leader(Request& request) {
   if (to_come(request, kNoPlan).num_tokens >= request.promised) return;
   const Request* leader = backlog_.find(request.leader);
@@ -156,7 +158,7 @@ bool Admission::may_start(Request& request) {
 void Admission::keep_room(const Request& request) {
   const int32_t own = request.num_tokens - to_come(request, serial_).num_tokens;
   keep_free_ += (own + view_.block_size - 1) / view_.block_size + 1;
-  ++num_offered_;  // it will take a place, too
+  ++num_offered_;  // the held-back request will need a place too
 }
 
 int64_t Admission::rows_of(const Request& request) const {
@@ -201,8 +203,8 @@ Request* Admission::relative_of_last(PriorityClass& of) {
   return found;
 }
 
-// If the oldest would take the mix of what is admitted farther from that of all who wait: the one that takes it back
-// most, or the first of its group.
+// Returns null unless the oldest request would move the admitted mix of prompt and decode rows away from the waiting
+// mix. Then returns the request that moves it back most, or the first request of its group.
 Request* Admission::counterweight(PriorityClass& of, const Request& first) {
   const double waiting = of.waiting_prompt + of.waiting_new, admitted = of.admitted_prompt + of.admitted_new;
   if (waiting <= 0 || admitted <= 0 || has_no_counterweight_) return nullptr;
@@ -232,7 +234,7 @@ Request* Admission::counterweight(PriorityClass& of, const Request& first) {
                        : search(of.by_share.begin(), of.by_share.end());
 }
 
-// While the oldest follows one that computes.
+// Finds a request outside all turns, while the oldest request waits for a prefix that another request computes.
 Request* Admission::next_outside_of_turns(PriorityClass& of) {
   int32_t num_looked_at = 0;
   for (const auto& [ticket, request] : of.waiting) {

@@ -17,6 +17,8 @@
 
 namespace mortise::prefix_group {
 
+// One admission order, for one plan. Invariant: a request is in the order at most once. One thread: the host makes one
+// call at a time.
 class Admission {
  public:
   // `serial` is unique to each Admission. REQUIRES: the backlog is settled with `view`; both outlive this.
@@ -24,7 +26,8 @@ class Admission {
 
   // All running requests, and the waiting requests that may start. Call once.
   std::vector<scheduling::Place> order();
-  // For each request in the order that has not started yet: its turn, its rows and what they are charged to.
+  // For each request in the order that has not started yet: its turn, its rows, and whether they count against the turn
+  // or the credit.
   const std::vector<PlannedStart>& starts() const { return starts_; }
 
  private:
@@ -54,10 +57,10 @@ class Admission {
   const uint64_t serial_;
   std::vector<scheduling::Place> order_;
   std::vector<PlannedStart> starts_;
-  int64_t keep_free_ = 0;  // blocks for requests held back since the last place
+  int64_t keep_free_ = 0;  // blocks for requests that were held back since the last entry of the order
   int32_t num_offered_ = 0, most_offered_ = 0;
-  // Of the current class. All waiting requests before `next_` are in the order already. The flags say that the class
-  // has no request to prefer.
+  // State of the current class. All waiting requests before `next_` are in the order already. The flags say that a
+  // search for a preferred request has found none.
   std::map<Ticket, Request*>::const_iterator next_;
   bool has_no_relative_ = false, has_no_counterweight_ = false;
 };

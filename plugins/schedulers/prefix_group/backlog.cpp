@@ -33,7 +33,7 @@ void Backlog::add(uint64_t id, std::span<const int32_t> tokens, int32_t max_new_
   Request& request = *at->second;
   PriorityClass& of = classes_[priority];
   of.priority = priority;
-  if (of.num_requests == 0) of.credit = INT64_MAX;  // all that there is, of which settle() knows
+  if (of.num_requests == 0) of.credit = INT64_MAX;  // settle() reduces it to rows_per_turn
   ++of.num_requests;
   RequestTree& tree = of.trees.try_emplace(group, block_size_).first->second;
   request.id = id;
@@ -77,7 +77,7 @@ void Backlog::leave_tree(Request& request) {
 void Backlog::end(uint64_t id) {
   Request* request = find(id);
   if (request == nullptr) return;
-  // It may have run, and ended, in the one step of the last plan.
+  // The request may have started and ended in the one step of the last plan.
   const auto planned =
       std::find_if(planned_.begin(), planned_.end(), [&](const PlannedStart& start) { return start.id == id; });
   if (planned != planned_.end()) {
@@ -117,7 +117,7 @@ void Backlog::forget_ended() {
   for (std::size_t slot = 0; slot < living_.size(); ++slot) living_[slot].request->slot = slot;
 }
 
-// The view has the living in their order, without those that it leaves out.
+// Finds each request's index in the view. The view has the live requests in order of arrival, and may leave some out.
 void Backlog::find_in_view(const mortise_schedule_view& view) {
   if (living_.size() > 2 * requests_.size()) forget_ended();
   for (Living& living : living_) living.view_index = -1;
@@ -138,7 +138,8 @@ void Backlog::start(Request& request, const PlannedStart* planned) {
   leave_queue(request);
   of.admitted_prompt += static_cast<double>(request.num_unshared);
   of.admitted_new += request.max_new_tokens;
-  if (of.admitted_prompt + of.admitted_new > 2 * static_cast<double>(rows_per_turn_)) {  // lately, not ever
+  // halves old counts, so that only recent admissions matter
+  if (of.admitted_prompt + of.admitted_new > 2 * static_cast<double>(rows_per_turn_)) {
     of.admitted_prompt /= 2;
     of.admitted_new /= 2;
   }
@@ -187,8 +188,8 @@ void Backlog::forget_last(PriorityClass& of) {
   of.last_tree = nullptr;
 }
 
-// Whoever has run its prompt leaves the tree: it no longer computes anything for others. So does whoever was preempted:
-// it comes back before all that have not started.
+// A request leaves the tree when its prompt has run, because it computes nothing for others then, or when it is
+// preempted, because it restarts before all requests that have not started.
 void Backlog::follow_started(const mortise_schedule_view& view) {
   for (Request* request : started_) {
     const int32_t i = view_index(*request);
@@ -200,12 +201,13 @@ void Backlog::follow_started(const mortise_schedule_view& view) {
   });
 }
 
-// Proposals are void by now, also when the same step is planned again.
+// Closes turns that have ended, and turns that were only proposed: a proposed turn is void even if the same step is
+// planned again.
 void Backlog::close_turns(PriorityClass& of, bool proposals_only) {
   std::erase_if(of.turns, [&](const Turn& turn) {
     if (proposals_only && !turn.is_proposed) return false;
     const bool waits = turn.tree->num_waiting(turn.node) > 0;
-    // Who came since the last plan, when nobody was left in it, did not come into this turn.
+    // If no member was left at the last plan, requests that came later do not belong to this turn.
     const bool is_empty = !waits || turn.tree->oldest(turn.node) > last_ticket_planned_;
     const Request* first = waits ? of.waiting.begin()->second : nullptr;
     const bool leads = waits && first->tree == turn.tree && turn.tree->is_below(first->node, turn.node);
@@ -213,7 +215,7 @@ void Backlog::close_turns(PriorityClass& of, bool proposals_only) {
     turn.tree->let_go(turn.node);
     return true;
   });
-  // Trees that only a turn, or the memory of the last one, still needed.
+  // Drops trees that only a turn, or the memory of the last turn, still needed.
   if (of.last_tree != nullptr && of.last_tree->num_requests() == 0) forget_last(of);
   std::erase_if(of.trees, [](const auto& entry) { return entry.second.empty(); });
 }
@@ -228,11 +230,11 @@ void Backlog::settle(const mortise_schedule_view& view, int64_t rows_per_turn) {
   find_in_view(view);
   const std::vector<PlannedStart> planned = std::exchange(planned_, {});
   for (const PlannedStart& start : planned) {
-    Request& request = *find(start.id);  // end() has taken out those that are gone
+    Request& request = *find(start.id);  // end() has removed requests that ended
     const int32_t i = view_index(request);
     if (!request.started() && i >= 0 && view.states[i] == MORTISE_SEQ_RUNNING) this->start(request, &start);
   }
-  for (int32_t i = 0, at = 0; i < view.num_seqs; ++i) {  // whom the host has started on its own
+  for (int32_t i = 0, at = 0; i < view.num_seqs; ++i) {  // requests that the host has started by itself
     if (view.states[i] != MORTISE_SEQ_RUNNING) continue;
     while (living_[static_cast<std::size_t>(at)].view_index != i) ++at;
     Request& request = *living_[static_cast<std::size_t>(at)].request;

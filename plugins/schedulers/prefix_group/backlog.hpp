@@ -1,4 +1,5 @@
-// plugins/schedulers/prefix_group/backlog.hpp: the requests that the host has reported, and whose turn it is.
+// plugins/schedulers/prefix_group/backlog.hpp: the requests that the host has reported, and whose turn it is. A Request
+// here is one sequence of the ABI.
 //
 //   Class    The requests of one priority. Each class has its own queue, a tree for requests without a group hint, and
 //            a tree for each hint.
@@ -29,13 +30,14 @@ namespace mortise::prefix_group {
 
 struct PriorityClass;
 
+// A turn of a group. Invariant: its node is kept in the tree while it exists.
 struct Turn {
   uint64_t id = 0;
   RequestTree* tree = nullptr;
   NodeId node = kNoNode;    // kept
-  bool is_proposed = true;  // by a plan that is not known to have run
+  bool is_proposed = true;  // by a plan that may not have run
   bool in_turn = false;     // false: its members pass on credit
-  bool used_up = false;     // the last plan refused a member for lack of rows
+  bool used_up = false;     // the last plan refused a member because too few rows were left
   int64_t rows_left = 0;
   int64_t rows_now = 0;  // this and in_turn_now: for the plan being made
   bool in_turn_now = false;
@@ -45,6 +47,7 @@ struct Turn {
 
 enum class Follows { kWillingly, kHeldBack, kNoLonger };
 
+// One sequence of the ABI. Invariant: it is in `tree` while it waits and while its prompt runs.
 struct Request {
   uint64_t id = 0;
   Ticket ticket = 0;
@@ -54,12 +57,12 @@ struct Request {
   uint64_t group = 0;
   int32_t num_tokens = 0;
   int32_t max_new_tokens = 0;
-  double share = 0;  // of generated tokens in its rows
+  double share = 0;  // part of generated tokens in its rows
   int64_t num_unshared = 0;
   std::size_t slot = 0;  // index into Backlog::living_
   uint64_t rank = 0;     // in the order of starts; 0: it has not started
-  uint64_t turn = 0;     // in which it started
-  uint64_t planned = 0;  // serial of the last plan that wants to start it
+  uint64_t turn = 0;     // the turn in which it started
+  uint64_t planned = 0;  // serial of the last plan that would start it
   // While the request is held back: the number of prefix tokens that its leader is expected to cache. If the leader has
   // started and the tokens are neither cached nor being computed, the request is not held back again.
   Follows follows = Follows::kWillingly;
@@ -71,6 +74,7 @@ struct Request {
   bool started() const { return rank != 0; }
 };
 
+// The requests of one priority. Invariant: trees have the requests that wait or run their prompt.
 struct PriorityClass {
   int32_t priority = 0;
   std::size_t num_requests = 0;
@@ -96,8 +100,9 @@ struct PlannedStart {
   Charge charge;
 };
 
-// The requests that the scheduler knows, and what it has booked of each. A plan books nothing: settle() books the
-// result of the last plan from the next view, so a plan that the host changed is booked as it ran. One thread.
+// The requests that the scheduler knows, and what it has booked for each. Invariant: a plan books nothing; settle()
+// books the result of the last plan from the next view, so a plan that the host changed is booked as it ran. One
+// thread: the host makes one call at a time.
 class Backlog {
  public:
   void add(uint64_t id, std::span<const int32_t> tokens, int32_t max_new_tokens, int32_t priority, uint64_t group);

@@ -11,6 +11,7 @@ struct Pin {
   int32_t num_tokens;
 };
 
+// Chooses the pins of one plan. Invariant: at most one pin for each turn. One thread.
 class Pins {
  public:
   Pins(Backlog& backlog, const mortise_schedule_view& view, const scheduling::Planner& planner)
@@ -22,7 +23,8 @@ class Pins {
     }
   }
 
-  // Whoever is alone must find all blocks that it will ever need beside the pins of others.
+  // A request that runs alone must find all blocks that it will ever need beside the pins of other requests. Drops
+  // these pins if it would not.
   void leave_room_for(std::span<const scheduling::Place> order) {
     if (pins_.empty()) return;
     for (const scheduling::Place& place : order) {
@@ -62,7 +64,7 @@ class Pins {
     return request.turn == turn.id;
   }
 
-  // It waits, will go on waiting after this step, and the prefix is there.
+  // Returns whether the request can hold a pin: it waits, this plan does not start it, and the prefix is cached.
   bool can_hold(const Request& request, int32_t num_tokens) const {
     const int32_t i = backlog_.view_index(request);
     return !request.started() && i >= 0 && !planner_.schedules(i) &&

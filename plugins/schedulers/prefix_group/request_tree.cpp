@@ -52,8 +52,8 @@ NodeId RequestTree::add_node(NodeId parent, std::span<const int32_t> edge) {
   return id;
 }
 
-// Puts a node after the first `length` tokens of the edge of `lower`. Nothing above changes: with as many requests and
-// a shorter prefix the new node saves no more than `lower` does.
+// Inserts a node after the first `length` tokens of the edge of `lower`. Sums above do not change: the new node has the
+// same requests and a shorter prefix, so it saves no more than `lower`.
 NodeId RequestTree::split(NodeId lower, std::size_t length) {
   const std::vector<int32_t> edge = std::move(at(lower).edge);
   const NodeId parent = at(lower).parent;
@@ -74,7 +74,7 @@ NodeId RequestTree::split(NodeId lower, std::size_t length) {
   return upper;
 }
 
-// Changes what waits and computes at `node`, and all sums on the way to the root.
+// Changes the numbers of waiting and computing requests at `node`, and all sums on the way to the root.
 void RequestTree::change(NodeId id, int32_t waiting, int32_t computing, const std::function<void(Node&)>& change_own) {
   const auto oldest_of = [](const Node& node) {
     return node.waiting.empty() ? std::nullopt : std::optional(node.waiting.begin()->first);
@@ -167,7 +167,7 @@ void RequestTree::free_node(NodeId id) {
   --num_nodes_;
 }
 
-// Takes out what nobody needs any more: leaves without requests, and nodes that only lead on.
+// Removes nodes that are no longer needed, from `id` upwards: not kept, no request ends there, at most one child.
 void RequestTree::prune(NodeId id) {
   while (id != kRoot) {
     Node& node = at(id);

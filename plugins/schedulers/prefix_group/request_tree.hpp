@@ -25,6 +25,8 @@ using NodeId = int32_t;
 
 inline constexpr NodeId kNoNode = -1;
 
+// Invariant: the counts and sums of a node are those of its requests and children. One thread: the host makes one call
+// at a time.
 class RequestTree {
  public:
   static constexpr NodeId kRoot = 0;
@@ -57,15 +59,15 @@ class RequestTree {
   // The most tokens that `tokens` shares with any request of the tree.
   int32_t shared_with(std::span<const int32_t> tokens) const;
 
-  // The group of a request that waits at `node`: the topmost node on its path where whole(v) is the larger, or `node`
-  // itself if there is none.
+  // Returns the group of a request that waits at `node`: the topmost node on its path where whole(v) is the larger, or
+  // `node` itself if there is none.
   NodeId group_of(NodeId node) const;
   int64_t saved(NodeId node) const { return at(node).saved; }
   // The length of the longest prefix that all requests below `node` share.
   int32_t common_prefix(NodeId node) const;
 
   // Notes that the request `id` at `node` will compute in the plan of `serial`. Marks the nodes from `node` up to the
-  // root, as far as this plan has not marked them before.
+  // root that this plan has not marked before.
   void mark(NodeId node, uint64_t serial, uint64_t id);
   // The most tokens that a request at `node` shares with a request that computes (`id` is 0) or that is marked in
   // `serial`.
@@ -86,10 +88,11 @@ class RequestTree {
     int32_t depth = 0;
     std::vector<int32_t> edge;           // tokens from the parent's end to its own
     std::map<int32_t, NodeId> children;  // by their edge's first token
-    std::map<Ticket, NodeId> waiting;    // children by their oldest waiting request; kNoNode: it waits here
-    int32_t num_waiting = 0;             // requests below and here
-    int32_t num_computing = 0;           // the same
-    int32_t num_here = 0;                // requests whose tokens end here, waiting or computing
+    // children by their oldest waiting request; kNoNode: the request waits at this node
+    std::map<Ticket, NodeId> waiting;
+    int32_t num_waiting = 0;    // requests below and here
+    int32_t num_computing = 0;  // computing requests below and here
+    int32_t num_here = 0;       // requests whose tokens end here, waiting or computing
     int32_t num_keepers = 0;
     int64_t saved_below = 0;  // sum over the children
     int64_t saved = 0;

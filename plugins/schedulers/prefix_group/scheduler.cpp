@@ -8,8 +8,8 @@
 namespace mortise::prefix_group {
 namespace {
 
-// A turn is worth so many full steps: long enough that a group of hundreds is one, short enough that whoever comes next
-// does not wait for minutes.
+// A turn is worth so many full steps: long enough for a group of hundreds, short enough that the next request does not
+// wait for minutes.
 constexpr int64_t kStepsPerTurn = 16;
 
 }  // namespace
@@ -32,7 +32,7 @@ void Scheduler::events(const mortise_schedule_events& events) {
         backlog_.pin_evicted(id);
         break;
       default:
-        break;  // of a later version
+        break;  // an event of a later version
     }
   }
 }

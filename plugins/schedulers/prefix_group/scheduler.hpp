@@ -1,5 +1,5 @@
-// plugins/schedulers/prefix_group/scheduler.hpp: the policy as one object; the README says what it does and promises.
-// Not thread-safe: the host makes one call at a time.
+// plugins/schedulers/prefix_group/scheduler.hpp: the policy as one object; the README describes what it does and
+// guarantees. Not thread-safe: the host makes one call at a time.
 #pragma once
 
 #include "schedulers/common/options.hpp"
@@ -7,6 +7,8 @@
 
 namespace mortise::prefix_group {
 
+// An instance of the scheduler. Invariant: serial_ differs from plan to plan. Not thread-safe: the host makes one call
+// at a time.
 class Scheduler {
  public:
   Scheduler(const mortise_host*, const Options& options) : limits_(scheduling::limits_of(options)) {}

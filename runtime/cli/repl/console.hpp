@@ -10,7 +10,7 @@
 
 namespace mortise {
 
-// Writes the output of a dialogue. Used by one thread.
+// Writes the output of a dialogue. Used by one thread. Invariant: only completions go to standard output.
 class Console {
  public:
   Console();

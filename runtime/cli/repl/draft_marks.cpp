@@ -57,9 +57,10 @@ DraftMarks::DraftMarks(const Tokenizer& tokenizer, bool skip_special_tokens, std
 // A step ends with a token of the target itself, unless the answer ends earlier. After an accepted draft that is either
 // the bonus token or the replacement of the next draft.
 TokenOrigin DraftMarks::origin_of(const TokenInfo& token) {
-  const bool after_accepted = std::exchange(after_accepted_, token.accepted_draft);
-  if (token.accepted_draft) return TokenOrigin::kAccepted;
-  if (token.replaced_draft) return TokenOrigin::kReplaced;
+  const bool is_accepted = token.draft == DraftOutcome::kAccepted;
+  const bool after_accepted = std::exchange(after_accepted_, is_accepted);
+  if (is_accepted) return TokenOrigin::kAccepted;
+  if (token.draft == DraftOutcome::kReplaced) return TokenOrigin::kReplaced;
   return after_accepted ? TokenOrigin::kBonus : TokenOrigin::kPlain;
 }
 

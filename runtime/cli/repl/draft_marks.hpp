@@ -30,7 +30,8 @@ struct MarkedText {
 };
 
 // Divides the text of one answer into pieces by the origin of their tokens, as the text comes. A character that several
-// tokens make has the origin of the last one. Used by one thread.
+// tokens make has the origin of the last one. Used by one thread. Invariant: the returned pieces together are the
+// deltas' text.
 class DraftMarks {
  public:
   // For an answer to this prompt. `tokenizer` outlives this object.

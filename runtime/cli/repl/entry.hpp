@@ -20,7 +20,7 @@ struct Entry {
   bool operator==(const Entry&) const = default;
 };
 
-// Collects the lines of one entry at a time. Used by one thread.
+// Collects the lines of one entry at a time. Used by one thread. Invariant: text_ is empty unless an entry has begun.
 class EntryAssembler {
  public:
   // Takes a line without its newline. Returns the entry if the line completes one.

@@ -59,16 +59,16 @@ std::string Figures::text(const EngineStats& stats, const EngineLimits& limits) 
     text += "no answers yet\n";
   }
   text += fmt::format("KV blocks    {} used, {} cached, {} free, of {} with {} tokens each\n",
-                      stats.num_blocks - stats.num_free_blocks - stats.num_cached_blocks, stats.num_cached_blocks,
-                      stats.num_free_blocks, stats.num_blocks, limits.block_size);
+                      stats.num_blocks - stats.num_free_blocks - stats.num_cached_free_blocks,
+                      stats.num_cached_free_blocks, stats.num_free_blocks, stats.num_blocks, limits.block_size);
   const std::uint64_t admitted = stats.num_admitted_tokens;
   const std::uint64_t cached = stats.num_cached_tokens;
   text += fmt::format("prompts      {}, {} of them from the cache\n", counted(admitted, "token"), cached);
   const std::uint64_t evicted = stats.num_evicted_blocks;
   if (evicted > 0) text += fmt::format("evictions    {}\n", counted(evicted, "cached block"));
   text += fmt::format("preemptions  {}\n", stats.num_preemptions);
-  const std::uint64_t drafts = stats.num_draft_tokens;
-  const std::uint64_t accepted = stats.num_accepted_tokens;
+  const std::uint64_t drafts = stats.num_drafts;
+  const std::uint64_t accepted = stats.num_accepted;
   if (drafts > 0) {
     text += fmt::format("drafts       {} of {} accepted ({:.1f} %)\n", accepted, drafts,
                         100.0 * static_cast<double>(accepted) / static_cast<double>(drafts));

@@ -10,42 +10,31 @@
 
 #include "environment.hpp"
 #include "error.hpp"
+#include "file_descriptor.hpp"
 
 namespace mortise {
 namespace {
 
 namespace fs = std::filesystem;
 
-class Descriptor {
- public:
-  // O_NONBLOCK: if the file is a pipe, opening it must not wait for its other end.
-  Descriptor(const fs::path& path, int flags) : fd_(::open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK, 0600)) {}
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-
-  int get() const { return fd_; }
-  explicit operator bool() const { return fd_ >= 0; }
-
- private:
-  int fd_;
-};
+// O_NONBLOCK: if the file is a pipe, opening it must not wait for its other end.
+FileDescriptor open_file(const fs::path& path, int flags) {
+  return FileDescriptor(::open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK, 0600));
+}
 
 [[noreturn]] void fail_errno(const fs::path& path) {
   fail("{}: {}", path.string(), std::strerror(errno));
 }
 
 // The size of the file. Throws an Error if it is not a regular file.
-std::size_t size_of(const Descriptor& file, const fs::path& path) {
+std::size_t size_of(const FileDescriptor& file, const fs::path& path) {
   struct stat status {};
   if (::fstat(file.get(), &status) != 0) fail_errno(path);
   if (!S_ISREG(status.st_mode)) fail("{}: is not a file", path.string());
   return static_cast<std::size_t>(status.st_size);
 }
 
-void write_all(const Descriptor& file, std::string_view text, const fs::path& path) {
+void write_all(const FileDescriptor& file, std::string_view text, const fs::path& path) {
   while (!text.empty()) {
     const ssize_t n = ::write(file.get(), text.data(), text.size());
     if (n < 0 && errno == EINTR) continue;
@@ -55,7 +44,7 @@ void write_all(const Descriptor& file, std::string_view text, const fs::path& pa
 }
 
 // The last `limit` bytes of the file, from the beginning of a line on.
-std::string read_tail(const Descriptor& file, std::size_t limit, const fs::path& path) {
+std::string read_tail(const FileDescriptor& file, std::size_t limit, const fs::path& path) {
   const std::size_t size = size_of(file, path);
   const std::size_t skipped = size > limit ? size - limit : 0;
   std::string text(size - skipped, '\0');
@@ -92,7 +81,7 @@ std::optional<fs::path> HistoryFile::standard_path() {
 }
 
 std::vector<std::string> HistoryFile::load() const {
-  const Descriptor file(path_, O_RDONLY);
+  const FileDescriptor file = open_file(path_, O_RDONLY);
   if (!file) {
     if (errno == ENOENT) return {};
     fail_errno(path_);
@@ -121,7 +110,7 @@ void HistoryFile::append(const std::string& entry) {
   } catch (const fs::filesystem_error& error) {
     fail("{}: {}", path_.string(), error.code().message());
   }
-  const Descriptor file(path_, O_RDWR | O_CREAT | O_APPEND);
+  const FileDescriptor file = open_file(path_, O_RDWR | O_CREAT | O_APPEND);
   if (!file) fail_errno(path_);
   const std::size_t size = size_of(file, path_);
   ::fchmod(file.get(), 0600);  // an older file may have wider permissions
@@ -147,7 +136,7 @@ void HistoryFile::shorten() const {
   const fs::path target = fs::canonical(path_);  // follows a link
   const fs::path fresh = target.string() + "." + std::to_string(::getpid());
   {
-    const Descriptor file(fresh, O_WRONLY | O_CREAT | O_TRUNC);
+    const FileDescriptor file = open_file(fresh, O_WRONLY | O_CREAT | O_TRUNC);
     if (!file) fail_errno(fresh);
     write_all(file, text, fresh);
   }

@@ -11,6 +11,7 @@
 namespace mortise {
 
 // One history file. Several processes may use the same file at the same time; each object is used by one thread.
+// Invariant: each line of the file is one JSON string.
 class HistoryFile {
  public:
   // The same limit as LineEditor's.

@@ -6,6 +6,7 @@
 
 namespace mortise {
 
+// Invariant: buffer_ from start_ on is read but not returned. Used by one thread.
 class PipeLines : public LineSource {
  public:
   // Reads the descriptor and does not close it.

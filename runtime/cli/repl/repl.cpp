@@ -25,6 +25,7 @@ std::optional<int> find_screen() {
   return std::nullopt;
 }
 
+// One dialogue. Used by the main thread.
 class Repl {
  public:
   Repl(Session& session, nlohmann::json fields, const SamplingParams& defaults)

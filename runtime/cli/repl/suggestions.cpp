@@ -12,6 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Collects the suggestions that begin with the given text. Used by one thread.
 class Collector {
  public:
   Collector(std::size_t start, std::string_view given) : given_(given) { result_.start = start; }

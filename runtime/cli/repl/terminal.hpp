@@ -10,7 +10,7 @@ namespace mortise {
 
 // While a line is edited, the terminal's settings would disturb a shell. So signals that end or stop the program are
 // recorded, and the settings are restored first. At most one object exists at a time, because handlers belong to the
-// process.
+// process. Handlers only set flags; any thread may read them.
 class TerminalSignals {
  public:
   TerminalSignals();

@@ -12,7 +12,8 @@
 
 namespace mortise::tokenizer {
 
-// A sorted list of texts. Immutable and thread-safe after finish().
+// A sorted list of texts. Immutable and thread-safe after finish(). Invariant: after finish() the patterns are sorted
+// by text.
 class AddedTokenMatcher {
  public:
   struct Found {

@@ -6,28 +6,33 @@
 namespace mortise::tokenizer {
 namespace {
 
+enum class Found {
+  kCharacter,
+  kInvalid,
+  kCut,  // the text ends inside a character that is valid so far
+};
+
 struct Scan {
   std::size_t length;  // bytes of the character, or of the maximal subpart that cannot be completed
-  bool valid;
-  bool cut;  // the text ends inside a character that is valid so far
+  Found found;
 };
 
 // After a lead byte, the second byte must be in a range (which excludes overlong forms, surrogates and code points
 // above U+10FFFF), the others in 80..BF: table 3-7 of the Unicode standard.
 Scan scan_character(const unsigned char* text, std::size_t size) {
   const unsigned char lead = text[0];
-  if (lead < 0x80) return {1, true, false};
-  if (lead < 0xC2 || lead > 0xF4) return {1, false, false};
+  if (lead < 0x80) return {1, Found::kCharacter};
+  if (lead < 0xC2 || lead > 0xF4) return {1, Found::kInvalid};
   const std::size_t length = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
   unsigned char low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
   unsigned char high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
   for (std::size_t i = 1; i < length; ++i) {
-    if (i == size) return {i, false, true};
-    if (text[i] < low || text[i] > high) return {i, false, false};
+    if (i == size) return {i, Found::kCut};
+    if (text[i] < low || text[i] > high) return {i, Found::kInvalid};
     low = 0x80;
     high = 0xBF;
   }
-  return {length, true, false};
+  return {length, Found::kCharacter};
 }
 
 // Skips eight ASCII bytes at a time, since most text is ASCII.
@@ -50,7 +55,7 @@ bool is_valid_utf8(std::string_view text) {
     i += skip_ascii(bytes + i, text.size() - i);
     if (i == text.size()) return true;
     const Scan scan = scan_character(bytes + i, text.size() - i);
-    if (!scan.valid) return false;
+    if (scan.found != Found::kCharacter) return false;
     i += scan.length;
   }
 }
@@ -63,8 +68,8 @@ std::size_t append_lossy(std::string_view bytes, bool is_end, std::string& out) 
     i += ascii;
     if (i == bytes.size()) return i;
     const Scan scan = scan_character(data + i, bytes.size() - i);
-    if (scan.cut && !is_end) return i;
-    out.append(scan.valid ? bytes.substr(i, scan.length) : kReplacementCharacter);
+    if (scan.found == Found::kCut && !is_end) return i;
+    out.append(scan.found == Found::kCharacter ? bytes.substr(i, scan.length) : kReplacementCharacter);
     i += scan.length;
   }
 }

@@ -20,6 +20,7 @@ class PlainDecoder final : public Decoder {
   std::unique_ptr<DecodeStep> start(DecodeStep& next) const override { return std::make_unique<Step>(next); }
 };
 
+// Replace: a pattern becomes a fixed text. Immutable.
 class ReplaceDecoder final : public Decoder {
  public:
   explicit ReplaceDecoder(const ConfigNode& node)
@@ -39,6 +40,7 @@ class ReplaceDecoder final : public Decoder {
   std::string content_;
 };
 
+// Strip: removes a character at the ends of tokens. Immutable.
 class StripDecoder final : public Decoder {
  public:
   explicit StripDecoder(const ConfigNode& node)
@@ -56,6 +58,7 @@ class StripDecoder final : public Decoder {
   std::size_t stop_;
 };
 
+// Metaspace: its character becomes a space. Immutable.
 class MetaspaceDecoder final : public Decoder {
  public:
   explicit MetaspaceDecoder(const ConfigNode& node) : options_(node) {}
@@ -69,6 +72,7 @@ class MetaspaceDecoder final : public Decoder {
   MetaspaceOptions options_;
 };
 
+// BPEDecoder: the suffix of words becomes a space. Immutable.
 class WordSuffixDecoder final : public Decoder {
  public:
   explicit WordSuffixDecoder(std::string suffix) : suffix_(Pattern::of_text(std::move(suffix))) {}

@@ -15,7 +15,7 @@
 namespace mortise::tokenizer {
 
 // A running step. For each token: text() any number of times, then end_token(). After the last token: finish(). Each
-// text is valid UTF-8. Used by one thread.
+// text is valid UTF-8. Used by one thread. Invariant: text that was passed on never changes.
 class DecodeStep {
  public:
   virtual ~DecodeStep() = default;
@@ -24,7 +24,7 @@ class DecodeStep {
   virtual void finish() = 0;
 };
 
-// A step as the file defines it. Immutable, and shared by all streams.
+// A step as the file defines it. Immutable, and shared by all streams. Any thread may start steps.
 class Decoder {
  public:
   virtual ~Decoder() = default;
@@ -38,7 +38,7 @@ using DecoderChain = std::vector<std::unique_ptr<const Decoder>>;
 // spaces between tokens. Throws an Error for a malformed or unsupported decoder.
 DecoderChain make_decoder_chain(const ConfigNode* node);
 
-// A running chain; collects the final text. Used by one thread.
+// A running chain; collects the final text. Used by one thread. Invariant: the steps run in the chain's order.
 class DecodeStream {
  public:
   explicit DecodeStream(const DecoderChain& chain);

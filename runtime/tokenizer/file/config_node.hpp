@@ -13,7 +13,8 @@
 
 namespace mortise::tokenizer {
 
-// A view of a value in a document that must outlive it. Immutable.
+// A view of a value in a document that must outlive it. Immutable. Invariant: where_ names the value's place in the
+// file. Any thread may use it.
 class ConfigNode {
  public:
   // `value` must outlive the node; `where` is the name of the file.

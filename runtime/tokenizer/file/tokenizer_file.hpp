@@ -16,7 +16,8 @@
 
 namespace mortise::tokenizer {
 
-// The merges as pairs of texts, in the order of the file.
+// The merges as pairs of texts, in the order of the file. Invariant: each merge's texts are inside texts_. One thread
+// adds; then it is immutable.
 class MergeList {
  public:
   void add(std::string_view left, std::string_view right);

@@ -20,7 +20,7 @@
 
 namespace mortise::tokenizer {
 
-// A BPE model. Immutable and thread-safe.
+// A BPE model. Immutable and thread-safe. Invariant: every id in its tables is in the vocabulary.
 class BpeModel final : public Model {
  public:
   BpeModel(const TokenizerFile& file, const ConfigNode& node);

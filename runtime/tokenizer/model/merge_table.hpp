@@ -12,7 +12,8 @@ struct Merge {
   std::int32_t id;     // the merged token
 };
 
-// A hash table with open addressing, at most two thirds full. Thread-safe after the last add().
+// A hash table with open addressing, at most two thirds full. Thread-safe after the last add(). Invariant: a pair is in
+// the table at most once.
 class MergeTable {
  public:
   explicit MergeTable(std::size_t num_merges);

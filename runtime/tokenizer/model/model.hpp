@@ -10,7 +10,7 @@
 
 namespace mortise::tokenizer {
 
-// A model of tokenizer.json. Immutable.
+// A model of tokenizer.json. Immutable. Any thread may use it.
 class Model {
  public:
   virtual ~Model() = default;

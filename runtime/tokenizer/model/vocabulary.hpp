@@ -12,6 +12,7 @@
 
 namespace mortise::tokenizer {
 
+// Invariant: after finish() each text has at most one id. One thread adds; thread-safe after finish().
 class Vocabulary {
  public:
   // Ids are array indices. The largest published vocabularies have 2^18 tokens.

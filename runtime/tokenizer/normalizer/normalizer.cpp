@@ -65,6 +65,7 @@ std::string to_byte_characters(std::string_view text) {
   return characters;
 }
 
+// Prepend: puts a text in front of a text that is not empty. Immutable.
 class PrependNormalizer final : public Normalizer {
  public:
   explicit PrependNormalizer(std::string prefix) : prefix_(std::move(prefix)) {}
@@ -79,6 +80,7 @@ class PrependNormalizer final : public Normalizer {
   std::string prefix_;
 };
 
+// Strip: removes white space at one or both ends. Immutable.
 class StripNormalizer final : public Normalizer {
  public:
   explicit StripNormalizer(const ConfigNode& node)
@@ -96,6 +98,7 @@ class StripNormalizer final : public Normalizer {
   bool right_;
 };
 
+// Replace: each match of a pattern becomes a fixed text. Immutable.
 class ReplaceNormalizer final : public Normalizer {
  public:
   explicit ReplaceNormalizer(const ConfigNode& node)
@@ -133,6 +136,7 @@ class ReplaceNormalizer final : public Normalizer {
   std::string content_;
 };
 
+// Sequence: applies normalizers one after the other. Immutable.
 class SequenceNormalizer final : public Normalizer {
  public:
   explicit SequenceNormalizer(const ConfigNode& list) {

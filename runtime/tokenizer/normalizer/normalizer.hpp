@@ -8,7 +8,7 @@
 
 namespace mortise::tokenizer {
 
-// A normalizer of tokenizer.json. Immutable.
+// A normalizer of tokenizer.json. Immutable. Any thread may use it.
 class Normalizer {
  public:
   virtual ~Normalizer() = default;

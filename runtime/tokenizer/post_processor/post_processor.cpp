@@ -24,6 +24,7 @@ std::int32_t read_token_id(const ConfigNode& node) {
   return static_cast<std::int32_t>(node.as_uint32());
 }
 
+// TemplateProcessing: puts special tokens around the ids of a text. Immutable.
 class TemplatePostProcessor final : public PostProcessor {
  public:
   explicit TemplatePostProcessor(const ConfigNode& node) {
@@ -97,6 +98,7 @@ class EnclosingPostProcessor final : public PostProcessor {
   std::int32_t last_;
 };
 
+// Sequence: applies post-processors one after the other. Immutable.
 class SequencePostProcessor final : public PostProcessor {
  public:
   explicit SequencePostProcessor(const ConfigNode& list) {

@@ -10,7 +10,8 @@
 
 namespace mortise::tokenizer {
 
-// Splits by GPT-2's pattern (optional), then writes each byte as a character of the byte alphabet.
+// Splits by GPT-2's pattern (optional), then writes each byte as a character of the byte alphabet. Immutable and
+// thread-safe.
 class ByteLevelPreTokenizer final : public PreTokenizer {
  public:
   explicit ByteLevelPreTokenizer(const ConfigNode& node);
@@ -33,6 +34,7 @@ struct MetaspaceOptions {
   explicit MetaspaceOptions(const ConfigNode& node);
 };
 
+// Replaces spaces by Metaspace's character, and optionally splits before it. Immutable and thread-safe.
 class MetaspacePreTokenizer final : public PreTokenizer {
  public:
   explicit MetaspacePreTokenizer(const ConfigNode& node);

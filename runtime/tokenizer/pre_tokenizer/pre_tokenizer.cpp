@@ -14,6 +14,7 @@
 namespace mortise::tokenizer {
 namespace {
 
+// Sequence: applies pre-tokenizers one after the other. Immutable.
 class SequencePreTokenizer final : public PreTokenizer {
  public:
   explicit SequencePreTokenizer(const ConfigNode& list) {

@@ -36,7 +36,7 @@ struct PreTokenized {
   }
 };
 
-// A pre-tokenizer of tokenizer.json. Immutable.
+// A pre-tokenizer of tokenizer.json. Immutable. Any thread may use it.
 class PreTokenizer {
  public:
   virtual ~PreTokenizer() = default;

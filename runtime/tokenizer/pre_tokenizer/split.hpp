@@ -23,7 +23,7 @@ enum class SplitBehavior {
 
 SplitBehavior read_split_behavior(const ConfigNode& node);
 
-// Split, and pre-tokenizers that are a Split with a fixed pattern.
+// Split, and pre-tokenizers that are a Split with a fixed pattern. Immutable and thread-safe.
 class SplitPreTokenizer final : public PreTokenizer {
  public:
   SplitPreTokenizer(Pattern pattern, SplitBehavior behavior, bool invert);
@@ -35,7 +35,8 @@ class SplitPreTokenizer final : public PreTokenizer {
   bool invert_;
 };
 
-// Splits many pieces with one set of buffers. `pattern` and `time` must outlive it. Used by one thread.
+// Splits many pieces with one set of buffers. `pattern` and `time` must outlive it. Used by one thread. Invariant:
+// parts_ cover the text of the current call without gaps.
 class Splitter {
  public:
   // With `invert`, the text between the matches is the match.

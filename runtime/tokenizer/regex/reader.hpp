@@ -10,7 +10,7 @@
 
 namespace mortise::tokenizer {
 
-// A position in a pattern. Used by one thread.
+// A position in a pattern. Used by one thread. Invariant: position_ is the start of a character, or the end.
 class RegexReader {
  public:
   explicit RegexReader(std::string_view pattern) : in_(pattern) {}

@@ -19,6 +19,7 @@ struct Match {
   std::size_t end;
 };
 
+// A compiled expression. Invariant: the code never changes, so copies share it. Immutable and thread-safe.
 class Regex {
  public:
   // Compiles a pattern in Oniguruma's syntax. The text of every Error, also later ones, begins with `where` (file and

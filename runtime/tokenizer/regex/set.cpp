@@ -47,6 +47,7 @@ struct Union {
   }
 };
 
+// Reads one set, [...], of a pattern. Used by one thread.
 class SetReader {
  public:
   explicit SetReader(RegexReader& reader) : in_(reader) {}

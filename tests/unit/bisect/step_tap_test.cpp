@@ -74,7 +74,7 @@ TEST(StepTap, RowsAreTheSameInOtherStepsAndOtherCompany) {
   const Traced a = run(alone, {request}, 0);
   EngineLimits limits = small_limits();
   limits.max_batched_tokens = 5;
-  limits.max_draft_tokens = 2;
+  limits.max_drafts = 2;
   FakeWorld crowd(limits);
   // Drafts of which some are right: their rows are the sequence's, the others' are not.
   const Tokens right = expected(request.prompt, 6);

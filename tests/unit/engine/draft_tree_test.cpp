@@ -63,7 +63,7 @@ class DraftTreeTest : public EngineTest {
   }
   EngineLimits tree_limits() {
     EngineLimits limits = small_limits();
-    limits.max_draft_tokens = 3;
+    limits.max_drafts = 3;
     limits.max_paths = 3;
     limits.max_batched_tokens = 64;
     return limits;
@@ -95,10 +95,10 @@ TEST_F(DraftTreeTest, ThePathThatIsRightIsFoundWhereverItIs) {
       }
       EXPECT_GT(world->num_copied_blocks, 0);
       const EngineStats stats = engine->stats();
-      EXPECT_EQ(stats.num_free_blocks + stats.num_cached_blocks, limits.num_blocks);
+      EXPECT_EQ(stats.num_free_blocks + stats.num_cached_free_blocks, limits.num_blocks);
       EXPECT_EQ(stats.num_proposer_failures, 0u);
-      EXPECT_EQ(stats.num_draft_tokens, stats.speculation.proposers.front().num_draft_tokens);
-      EXPECT_EQ(stats.num_accepted_tokens, stats.speculation.proposers.front().num_accepted_tokens);
+      EXPECT_EQ(stats.num_drafts, stats.speculation.proposers.front().num_drafts);
+      EXPECT_EQ(stats.num_accepted, stats.speculation.proposers.front().num_accepted);
       engine.reset();
       world.reset();
     }
@@ -131,7 +131,7 @@ TEST_F(DraftTreeTest, InPoolsAndBatchesOfAnySizeNoTokenChanges) {
       EXPECT_EQ(got[i], expected({static_cast<std::int32_t>(i % 3), 3, 3, 5, 6}, 25)) << "mix " << mix;
     }
     const EngineStats stats = engine->stats();
-    EXPECT_EQ(stats.num_free_blocks + stats.num_cached_blocks, limits.num_blocks) << "mix " << mix;
+    EXPECT_EQ(stats.num_free_blocks + stats.num_cached_free_blocks, limits.num_blocks) << "mix " << mix;
     engine.reset();
     world.reset();
     // The same with penalties and no drafts at all.
@@ -157,7 +157,7 @@ TEST_F(DraftTreeTest, WhatIsNoTreeCostsTheDraftsAlone) {
     start(limits).submit(greedy({5, 3, 3}, 12), collector.sink());
     EXPECT_EQ(collector.wait().at(0).ids(), expected({5, 3, 3}, 12));
     EXPECT_GT(engine->stats().num_proposer_failures, 0u);
-    EXPECT_EQ(engine->stats().num_draft_tokens, 0u);
+    EXPECT_EQ(engine->stats().num_drafts, 0u);
     engine.reset();
     world.reset();
   }

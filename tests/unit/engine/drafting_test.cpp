@@ -13,7 +13,7 @@ namespace {
 using testing::HasSubstr;
 using Tokens = std::vector<std::int32_t>;
 
-// A proposer whose answers a test gives. Engine thread only, but for what tests read when the engine is idle.
+// A proposer whose answers a test gives. Engine's thread only, but for what tests read when the engine is idle.
 struct ScriptedProposer {
   std::function<Tokens(const Tokens& history, std::int32_t most)> draft;
   std::function<mortise_status()> observe_status = [] { return MORTISE_OK; };
@@ -108,7 +108,7 @@ class DraftingTest : public EngineTest {
   // first_of { first { max_tokens = 2 }, second { max_tokens = 3 } }
   void start_both() {
     EngineLimits limits = small_limits();
-    limits.max_draft_tokens = 3;
+    limits.max_drafts = 3;
     world = std::make_unique<FakeWorld>(limits);
     Parts parts = world->parts();
     parts.proposers = {first.part("first", 2), second.part("second", 3)};

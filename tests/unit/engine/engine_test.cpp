@@ -79,7 +79,7 @@ TEST_F(EngineTest, NoBlockIsLostWhenRequestsEnd) {
   for (Collector& collector : collectors) engine->submit(greedy({5, 6, 7, 8, 9}, 9), collector.sink());
   for (Collector& collector : collectors) collector.wait();
   const EngineStats stats = engine->stats();
-  EXPECT_EQ(stats.num_free_blocks + stats.num_cached_blocks, 24);
+  EXPECT_EQ(stats.num_free_blocks + stats.num_cached_free_blocks, 24);
 }
 
 TEST_F(EngineTest, ScoresThePromptInChunksAsInOne) {
@@ -174,7 +174,7 @@ TEST_F(EngineTest, AbortEndsARequestAndFreesItsBlocks) {
 TEST_F(EngineTest, DraftsOfAnyQualityChangeNoToken) {
   for (int correct_percent : {0, 50, 90, 100}) {
     EngineLimits limits = small_limits();
-    limits.max_draft_tokens = 3;
+    limits.max_drafts = 3;
     world = std::make_unique<FakeWorld>(limits);
     std::mt19937 random(11);
     world->propose = [&](std::uint64_t seq, std::int32_t max) {
@@ -215,7 +215,7 @@ TEST_F(EngineTest, PenaltiesWithDraftsAreThoseWithout) {
   std::vector<std::vector<std::int32_t>> results;
   for (bool drafts : {false, true}) {
     EngineLimits limits = small_limits();
-    limits.max_draft_tokens = 3;
+    limits.max_drafts = 3;
     world = std::make_unique<FakeWorld>(limits);
     if (drafts) {
       world->propose = [&](std::uint64_t seq, std::int32_t max) {
@@ -243,7 +243,7 @@ TEST_F(EngineTest, PenaltiesWithDraftsAreThoseWithout) {
 
 TEST_F(EngineTest, AProposerThatBreaksItsBoundsCostsItsDraftsOnly) {
   EngineLimits limits = small_limits();
-  limits.max_draft_tokens = 2;
+  limits.max_drafts = 2;
   world = std::make_unique<FakeWorld>(limits);
   int call = 0;
   world->propose = [&](std::uint64_t, std::int32_t max) {
@@ -259,7 +259,7 @@ TEST_F(EngineTest, AProposerThatBreaksItsBoundsCostsItsDraftsOnly) {
 
 TEST_F(EngineTest, ASchedulerMayGrantFewerDraftsThanTheLookahead) {
   EngineLimits limits = small_limits();
-  limits.max_draft_tokens = 3;
+  limits.max_drafts = 3;
   world = std::make_unique<FakeWorld>(limits);
   std::int32_t most_asked = 0;
   world->propose = [&](std::uint64_t, std::int32_t max) {
@@ -285,7 +285,7 @@ TEST_F(EngineTest, ASchedulerMayGrantFewerDraftsThanTheLookahead) {
 TEST_F(EngineTest, APlanThatGrantsMoreDraftsThanTheLookaheadOrCutsWholeOnesIsRefused) {
   for (const bool whole : {false, true}) {
     EngineLimits limits = small_limits();
-    limits.max_draft_tokens = 3;
+    limits.max_drafts = 3;
     limits.rejection = whole;
     world = std::make_unique<FakeWorld>(limits);
     world->propose = [](std::uint64_t, std::int32_t max) {
@@ -309,7 +309,7 @@ TEST_F(EngineTest, APlanThatGrantsMoreDraftsThanTheLookaheadOrCutsWholeOnesIsRef
 
 TEST_F(EngineTest, AProposerHearsOfEveryEnd) {
   EngineLimits limits = small_limits();
-  limits.max_draft_tokens = 2;
+  limits.max_drafts = 2;
   world = std::make_unique<FakeWorld>(limits);
   world->propose = [](std::uint64_t, std::int32_t) { return std::vector<std::int32_t>{}; };
   start(limits);

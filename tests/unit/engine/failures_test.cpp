@@ -63,7 +63,7 @@ TEST_F(FailuresTest, AStepWithoutMemoryCostsItsOwnSequencesAndChangesNoTokenOfTh
     EXPECT_THAT(choice.last.error, HasSubstr("model 'fake': forward"));
   }
   EXPECT_EQ(num_failed, 1);  // 8: those that were not in the step were ended with it
-  EXPECT_EQ(engine->stats().num_free_blocks + engine->stats().num_cached_blocks, engine->stats().num_blocks);
+  EXPECT_EQ(engine->stats().num_free_blocks + engine->stats().num_cached_free_blocks, engine->stats().num_blocks);
 }
 
 TEST_F(FailuresTest, AfterAnInvalidStepTheOthersGoOn) {

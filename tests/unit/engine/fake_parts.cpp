@@ -384,7 +384,7 @@ Parts FakeWorld::parts() {
     parts.proposers.push_back({{reinterpret_cast<mortise_proposer*>(this), &proposer_table, "proposer 'fake'"},
                                "fake",
                                0,
-                               limits.max_draft_tokens});
+                               limits.max_drafts});
   }
   if (propose_tree) {
     ActiveProposer& proposer = parts.proposers.emplace_back();
@@ -393,7 +393,7 @@ Parts FakeWorld::parts() {
     proposer.name = "proposer 'tree'";
     proposer.plugin = "tree";
     proposer.capabilities = MORTISE_CAP_TREE;
-    proposer.max_tokens = limits.max_draft_tokens;
+    proposer.max_tokens = limits.max_drafts;
     proposer.max_paths = limits.max_paths;
   }
   return parts;

@@ -81,7 +81,7 @@ TEST_F(FallbackTest, FromASchedulerWhosePlansCannotBeUsed) {
 
 TEST_F(FallbackTest, FromAProposerWhoseDraftsAreNone) {
   EngineLimits limits = small_limits();
-  limits.max_draft_tokens = 2;
+  limits.max_drafts = 2;
   world = std::make_unique<FakeWorld>(limits);
   world->propose = [](std::uint64_t, std::int32_t) { return Tokens{7}; };
   world->before_forward = [](std::int64_t) { std::this_thread::sleep_for(std::chrono::milliseconds(2)); };

@@ -88,7 +88,7 @@ TEST_F(GuidedTest, TheTextIsOneOfTheChoices) {
 TEST_F(GuidedTest, DraftsOfAnyQualityChangeNoToken) {
   for (int correct_percent : {0, 50, 100}) {
     EngineLimits limits = small_limits();
-    limits.max_draft_tokens = 3;
+    limits.max_drafts = 3;
     world = std::make_unique<FakeWorld>(limits);
     std::mt19937 random(5);
     world->propose = [&](std::uint64_t seq, std::int32_t max) {
@@ -106,9 +106,9 @@ TEST_F(GuidedTest, DraftsOfAnyQualityChangeNoToken) {
     start(limits, {kEnd});
     run_and_compare(40);
     const EngineStats stats = engine->stats();
-    EXPECT_GT(stats.num_draft_tokens, 0u);
+    EXPECT_GT(stats.num_drafts, 0u);
     if (correct_percent == 100) {
-      EXPECT_GT(stats.num_accepted_tokens, 0u);
+      EXPECT_GT(stats.num_accepted, 0u);
     }
     engine.reset();
     world.reset();

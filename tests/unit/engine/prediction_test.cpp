@@ -160,7 +160,7 @@ TEST_F(PredictionTest, NoPredictionChangesAnythingOfAnyRequest) {
       varied.max_batched_tokens = variant & 2 ? 23 : 400;
       varied.prefix_cache = variant < 6;
       const bool proposes = (variant & 4) != 0;
-      varied.max_draft_tokens = proposes ? 4 : 0;
+      varied.max_drafts = proposes ? 4 : 0;
       varied.adaptive_lengths = variant == 5;
       world = std::make_unique<FakeWorld>(varied);
       if (proposes) {
@@ -189,14 +189,14 @@ TEST_F(PredictionTest, NoPredictionChangesAnythingOfAnyRequest) {
                     static_cast<std::int32_t>(requests.at(kind).prediction.size()));
         }
       }
-      EXPECT_EQ(stats.num_free_blocks + stats.num_cached_blocks, stats.num_blocks) << name << ": a block is lost";
+      EXPECT_EQ(stats.num_free_blocks + stats.num_cached_free_blocks, stats.num_blocks) << name << ": a block is lost";
       if (!proposes) {
-        EXPECT_EQ(stats.num_draft_tokens, 0u) << "a prediction's drafts were counted as a proposer's";
+        EXPECT_EQ(stats.num_drafts, 0u) << "a prediction's drafts were counted as a proposer's";
       }
       num_accepted += stats.num_accepted_prediction_tokens;
       num_rejected += stats.num_rejected_prediction_tokens;
       num_preemptions += stats.num_preemptions;
-      num_drafts += stats.num_draft_tokens;
+      num_drafts += stats.num_drafts;
     }
   }
   EXPECT_GT(num_accepted, 0u);

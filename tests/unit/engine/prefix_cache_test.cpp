@@ -311,7 +311,7 @@ TEST_F(CompletionsTest, CompletionsInASmallPoolAreExact) {
         requests.push_back(completion(18 + which % 3, which, 1 + which % 9));
       }
       run_together(requests);
-      EXPECT_EQ(engine->stats().num_free_blocks + engine->stats().num_cached_blocks, num_blocks);
+      EXPECT_EQ(engine->stats().num_free_blocks + engine->stats().num_cached_free_blocks, num_blocks);
       engine.reset();
       world.reset();
     }
@@ -347,7 +347,7 @@ TEST_F(PrefixCacheTest, APreemptedSequenceGoesOnFromWhatIsStillCached) {
 // Admission takes the scores from the cache, and then the sequence may draft; its plan was made before.
 TEST_F(PrefixCacheTest, CachedScoresBringNoMoreDraftsThanThePlanHasRoomFor) {
   EngineLimits limits = small_limits();
-  limits.max_draft_tokens = 3;
+  limits.max_drafts = 3;
   world = std::make_unique<FakeWorld>(limits);
   std::int32_t lookahead = 0, most = 0;
   world->plan = [&](const mortise_schedule_view& view, mortise_schedule_plan&) { lookahead = view.lookahead[0]; };
@@ -477,8 +477,8 @@ TEST_F(PrefixCacheTest, APinKeepsAPrefixUntilItsSequenceEnds) {
   const auto resident = std::find_if(world->events.begin(), world->events.end(),
                                      [](const auto& event) { return event.kind == MORTISE_EVENT_PREFIX_RESIDENT; });
   ASSERT_NE(resident, world->events.end());
-  EXPECT_EQ(resident->num_tokens, 12);                                                 // whole blocks of 15 tokens
-  EXPECT_EQ(engine->stats().num_free_blocks + engine->stats().num_cached_blocks, 24);  // less: the pin outlived it
+  EXPECT_EQ(resident->num_tokens, 12);                                                      // whole blocks of 15 tokens
+  EXPECT_EQ(engine->stats().num_free_blocks + engine->stats().num_cached_free_blocks, 24);  // less: the pin outlived it
 }
 
 TEST_F(PrefixCacheTest, PinsGoWhenARequestCouldNotRunOtherwise) {

@@ -31,7 +31,7 @@ TEST_F(Readers, AFrontEndThatThrowsLosesItsRequestAndNoOther) {
   }
   ASSERT_TRUE(engine->drain(std::chrono::steady_clock::time_point::max()));
   const EngineStats stats = engine->stats();
-  EXPECT_EQ(stats.num_free_blocks + stats.num_cached_blocks, 24);
+  EXPECT_EQ(stats.num_free_blocks + stats.num_cached_free_blocks, 24);
   engine.reset();
   EXPECT_EQ(num_thrown, 20);  // more: a sink that has thrown is called again
 }

@@ -65,7 +65,7 @@ TEST_F(Requests, FiveThousandAbortsAtOnceEndTheirRequestsAlone) {
   EXPECT_EQ(kept.wait().at(0).ids(), expected({1, 2, 3}, 20));
   ASSERT_TRUE(engine->drain(Clock::time_point::max()));
   const EngineStats stats = engine->stats();
-  EXPECT_EQ(stats.num_free_blocks + stats.num_cached_blocks, 24);
+  EXPECT_EQ(stats.num_free_blocks + stats.num_cached_free_blocks, 24);
   engine.reset();
   EXPECT_EQ(num_aborted, 5000);
   EXPECT_EQ(num_other, 0);

@@ -96,7 +96,7 @@ TEST_F(SwapTest, ASwapThatWaitsForAStreamIsOverWhenTheNextOneComes) {
 
 TEST_F(SwapTest, AProposerIsToldTheWholeHistoryAndDraftsFromTheNextStepOn) {
   EngineLimits limits = small_limits();
-  limits.max_draft_tokens = 2;
+  limits.max_drafts = 2;
   start_slow(limits);
   FakeWorld next(limits);
   std::atomic<int> num_asked = 0;
@@ -114,12 +114,12 @@ TEST_F(SwapTest, AProposerIsToldTheWholeHistoryAndDraftsFromTheNextStepOn) {
   Tokens history = kPrompt;
   for (const std::int32_t token : expected(kPrompt, kLength)) history.push_back(token);
   EXPECT_EQ(next.observed.at(1), history);
-  EXPECT_GT(stats.num_draft_tokens, 0u);
+  EXPECT_GT(stats.num_drafts, 0u);
 }
 
 TEST_F(SwapTest, ARequestWhoseProposerWentGoesOnWithoutDraftsAndTheFiguresStay) {
   EngineLimits limits = small_limits();
-  limits.max_draft_tokens = 2;
+  limits.max_drafts = 2;
   world = std::make_unique<FakeWorld>(limits);
   world->propose = [](std::uint64_t, std::int32_t) { return Tokens{7}; };
   world->before_forward = [](std::int64_t) { std::this_thread::sleep_for(std::chrono::milliseconds(5)); };
@@ -128,12 +128,12 @@ TEST_F(SwapTest, ARequestWhoseProposerWentGoesOnWithoutDraftsAndTheFiguresStay) 
   Collector collector;
   begin(collector, kLength, "fake");
   swap_policies(next);
-  const std::uint64_t num_drafts = engine->stats().num_draft_tokens;
+  const std::uint64_t num_drafts = engine->stats().num_drafts;
   EXPECT_GT(num_drafts, 0u);
   expect_answer(collector);
-  EXPECT_EQ(engine->stats().num_draft_tokens, num_drafts);
+  EXPECT_EQ(engine->stats().num_drafts, num_drafts);
   ASSERT_EQ(engine->stats().speculation.proposers.size(), 1u);  // of what was: counters do not go back
-  EXPECT_EQ(engine->stats().speculation.proposers[0].num_draft_tokens, num_drafts);
+  EXPECT_EQ(engine->stats().speculation.proposers[0].num_drafts, num_drafts);
   Request named = greedy(kPrompt, 2);
   named.speculation.proposer = "fake";
   EXPECT_THROW(engine->check(named), Error);  // who comes now is told
@@ -175,7 +175,7 @@ TEST_F(SwapTest, OtherBlocksAndSizesComputeRunningSequencesAnewAndTheirTokensSta
   const EngineStats stats = engine->stats();
   EXPECT_EQ(stats.num_preemptions, 2u);
   EXPECT_EQ(stats.num_blocks, 15);
-  EXPECT_EQ(stats.num_free_blocks + stats.num_cached_blocks, stats.num_blocks);
+  EXPECT_EQ(stats.num_free_blocks + stats.num_cached_free_blocks, stats.num_blocks);
   const std::int64_t before = world->num_forwards;
   Collector third;
   begin(third);

@@ -111,7 +111,7 @@ class VerificationTest : public EngineTest {
     limits.max_num_seqs = 8;
     limits.max_batched_tokens = 40;
     limits.num_blocks = 120;
-    limits.max_draft_tokens = max_drafts;
+    limits.max_drafts = max_drafts;
     return limits;
   }
 
@@ -146,9 +146,9 @@ TEST_F(VerificationTest, DraftsOfAnyLengthAndQualityChangeNothingOfAnyRequest) {
                   fmt::format(": length {}, {} % wrong{}{}", length, wrong, expansion ? ", expanded" : "",
                               adaptive ? ", adaptive" : ""));
           EXPECT_LE(most_asked, length);
-          EXPECT_GT(stats.num_draft_tokens, 0u);
+          EXPECT_GT(stats.num_drafts, 0u);
           if (wrong == 0) {
-            EXPECT_GT(stats.num_accepted_tokens, 0u);
+            EXPECT_GT(stats.num_accepted, 0u);
           }
           most_asked = 0;
           world.reset();

@@ -46,7 +46,7 @@ class VerifiedSwapTest : public SwapFixture {
  protected:
   static EngineLimits drafting_limits() {
     EngineLimits limits = small_limits();
-    limits.max_draft_tokens = 3;
+    limits.max_drafts = 3;
     return limits;
   }
   // Every step takes a moment, so that a request that runs still runs when a swap comes.
@@ -302,7 +302,7 @@ TEST_F(VerifiedSwapTest, AProposerDraftsBesideAndItsAcceptanceIsMeasured) {
   world->propose = [](std::uint64_t, std::int32_t) { return Tokens{7}; };
   start_slow(drafting_limits());
   FakeWorld next(drafting_limits());
-  next.limits.max_draft_tokens = 2;
+  next.limits.max_drafts = 2;
   next.propose = [&](std::uint64_t id, std::int32_t max) {
     Tokens drafts;
     Tokens history = id < next.observed.size() ? next.observed[id] : Tokens{};
@@ -320,11 +320,11 @@ TEST_F(VerifiedSwapTest, AProposerDraftsBesideAndItsAcceptanceIsMeasured) {
   EXPECT_EQ(figures.num_recomputed, 0u);
   ASSERT_TRUE(figures.verified.proposer);
   const auto& [candidate, serving] = *figures.verified.proposer;
-  EXPECT_GE(candidate.num_draft_tokens, 16u);
-  EXPECT_EQ(candidate.num_accepted_tokens, candidate.num_draft_tokens);
+  EXPECT_GE(candidate.num_drafts, 16u);
+  EXPECT_EQ(candidate.num_accepted, candidate.num_drafts);
   EXPECT_GT(candidate.seconds, 0);
-  EXPECT_GE(serving.num_draft_tokens, 10u);
-  EXPECT_LT(serving.num_accepted_tokens, serving.num_draft_tokens);
+  EXPECT_GE(serving.num_drafts, 10u);
+  EXPECT_LT(serving.num_accepted, serving.num_drafts);
   expect_answer(collector);
   EXPECT_EQ(engine->stats().num_proposer_failures, 0u);
   engine.reset();
@@ -348,7 +348,7 @@ TEST_F(VerifiedSwapTest, AProposerWhoseDraftsBreakABoundIsRefused) {
   EXPECT_EQ(where.request, 1u);
   EXPECT_THAT(text, HasSubstr("its drafts are refused: token id 97 is not one of the vocabulary's 97"));
   expect_answer(collector);
-  EXPECT_EQ(engine->stats().num_draft_tokens, 0u);
+  EXPECT_EQ(engine->stats().num_drafts, 0u);
 }
 
 TEST_F(VerifiedSwapTest, OtherSizesAndNothingToCompareAreRefused) {
@@ -370,7 +370,7 @@ TEST_F(VerifiedSwapTest, OtherSizesAndNothingToCompareAreRefused) {
               HasSubstr("verify_steps: no attention, model, scheduler or proposer"));
   EXPECT_THAT(why(world->parts(), small_limits(), -1), HasSubstr("verify_steps is -1; it must be at least 0"));
   EngineLimits drafting = small_limits();
-  drafting.max_draft_tokens = 3;
+  drafting.max_drafts = 3;
   drafting.max_paths = 2;
   drafting.max_batched_tokens = 16;
   FakeWorld both(drafting);

@@ -104,7 +104,7 @@ TEST_F(StepGraphsTest, LongPromptsAreNotCaptured) {
 }
 
 TEST_F(StepGraphsTest, VerifyStepsHaveRoomForTheRowsThatAreMissing) {
-  limits.max_draft_tokens = 4;
+  limits.max_drafts = 4;
   for (std::size_t count : {1, 2, 5, 20, 99, 100}) {
     for (std::size_t drafts : {1, 2, 4}) {
       const auto scheduled = decoding(count, drafts);
@@ -122,7 +122,7 @@ TEST_F(StepGraphsTest, VerifyStepsHaveRoomForTheRowsThatAreMissing) {
 
 // A full batch whose drafts differ from step to step, and one of fewer sequences: all are one captured step.
 TEST_F(StepGraphsTest, VerifyStepsOfAsManyRowsAreOneSize) {
-  limits.max_draft_tokens = 4;
+  limits.max_drafts = 4;
   auto few_drafts = decoding(100);
   few_drafts[7].sequence->drafts = {3};
   auto more_drafts = decoding(100);

@@ -97,7 +97,7 @@ TEST_F(CachedFreePrefixesTest, SequencesInAnyOrderTakeTheirBlocksOnce) {
     std::shuffle(order.begin(), order.end(), random);
     for (const std::size_t i : order) {
       std::int32_t own = 0, left = 0;
-      for (BlockId block = paths[i]; block != kPrefixRoot && cache_.is_cached(block);
+      for (BlockId block = paths[i]; block != kPrefixRoot && cache_.is_cached_free(block);
            block = cache_.tree().parent(block)) {
         ++own;
         left += taken.insert(block).second ? 1 : 0;

@@ -56,16 +56,16 @@ TEST(KvCache, ReleasedBlocksStayCachedAndServeTheNext) {
   KvCache cache(8, kBlockSize, true);
   Holder first(cache, count(0, 3));
   ASSERT_TRUE(first.run());
-  EXPECT_EQ(cache.num_cached(), 0u);  // held blocks are not cached ones
+  EXPECT_EQ(cache.num_cached_free(), 0u);  // held blocks are not cached free
   const std::vector<BlockId> blocks = first.blocks;
   first.end();
-  EXPECT_EQ(cache.num_cached(), 3u);
+  EXPECT_EQ(cache.num_cached_free(), 3u);
   EXPECT_EQ(cache.num_free(), 5u);
   Holder second(cache, count(0, 4));
   ASSERT_TRUE(second.run());
   EXPECT_EQ(second.num_cached, 3u);
   EXPECT_TRUE(std::equal(blocks.begin(), blocks.end(), second.blocks.begin()));
-  EXPECT_EQ(cache.num_cached(), 0u);
+  EXPECT_EQ(cache.num_cached_free(), 0u);
 }
 
 TEST(KvCache, FreeBlocksAreUsedBeforeCachedOnesAreEvicted) {
@@ -76,7 +76,7 @@ TEST(KvCache, FreeBlocksAreUsedBeforeCachedOnesAreEvicted) {
   Holder other(cache, count(100, 2));
   ASSERT_TRUE(other.run());
   EXPECT_EQ(cache.num_evictions(), 0u);
-  EXPECT_EQ(cache.num_cached(), 2u);
+  EXPECT_EQ(cache.num_cached_free(), 2u);
 }
 
 TEST(KvCache, EvictsTheLeastRecentlyUsedLeafAndNeverAHeldBlock) {
@@ -94,7 +94,7 @@ TEST(KvCache, EvictsTheLeastRecentlyUsedLeafAndNeverAHeldBlock) {
   EXPECT_EQ(cache.tree().match(count(100, 2)).num_blocks, 0);  // 2: the younger prefix went first
   EXPECT_EQ(cache.tree().match(count(200, 2)).num_blocks, 2);
   EXPECT_EQ(cache.allocate(3), std::nullopt);  // two are cached, the rest is held
-  EXPECT_EQ(cache.num_cached(), 2u);           // 0: the failed call evicted what it had found
+  EXPECT_EQ(cache.num_cached_free(), 2u);      // 0: the failed call evicted what it had found
 }
 
 TEST(KvCache, AParentGoesAfterItsChildren) {
@@ -118,9 +118,9 @@ TEST(KvCache, TwoThatFilledOneBlockShareItAfterwards) {
   EXPECT_EQ(a.blocks, b.blocks);
   EXPECT_EQ(cache.num_free(), 6u);  // 4: the second copy was kept
   a.end();
-  EXPECT_EQ(cache.num_cached(), 0u);  // 2: what b holds was counted as cached
+  EXPECT_EQ(cache.num_cached_free(), 0u);  // 2: what b holds was counted as cached free
   b.end();
-  EXPECT_EQ(cache.num_cached(), 2u);
+  EXPECT_EQ(cache.num_cached_free(), 2u);
 }
 
 TEST(KvCache, ABlockThatOnlyTheTreeSharesHasOneHolder) {
@@ -155,13 +155,13 @@ TEST(KvCache, ATailIsKeptUntilItsMemoryIsWanted) {
   ASSERT_TRUE(more);
   cache.keep_partial_block(holder.blocks.back(), Tokens{9}, more->front());
   holder.blocks.push_back(more->front());
-  EXPECT_EQ(cache.num_cached(), 0u);  // its owner still holds it
+  EXPECT_EQ(cache.num_cached_free(), 0u);  // its owner still holds it
   holder.end();
-  EXPECT_EQ(cache.num_cached(), 3u);
+  EXPECT_EQ(cache.num_cached_free(), 3u);
   EXPECT_EQ(cache.tree().closest_child(cache.tree().match(count(0, 2)).last, Tokens{9}).block, more->front());
   ASSERT_TRUE(cache.allocate(2));  // the free one and the deepest leaf
   EXPECT_EQ(cache.tree().closest_child(cache.tree().match(count(0, 2)).last, Tokens{9}).num_tokens, 0);
-  EXPECT_EQ(cache.num_cached(), 2u);
+  EXPECT_EQ(cache.num_cached_free(), 2u);
   EXPECT_TRUE(cache.allocate(2));
 }
 
@@ -211,7 +211,7 @@ TEST(KvCache, NoBlockIsLostOrGivenTwiceWhateverComes) {
         ASSERT_EQ(cache.tree().match(holder.tokens).num_blocks, static_cast<std::int32_t>(holder.blocks.size()));
       }
       const auto num_held = static_cast<std::size_t>(std::count(held.begin(), held.end(), 1));
-      ASSERT_EQ(cache.num_free() + cache.num_cached() + num_held, cache.num_blocks()) << "seed " << seed;
+      ASSERT_EQ(cache.num_free() + cache.num_cached_free() + num_held, cache.num_blocks()) << "seed " << seed;
     }
     for (Holder& holder : holders) holder.end();
     EXPECT_TRUE(cache.allocate(24)) << "seed " << seed;  // all cached ones can be evicted

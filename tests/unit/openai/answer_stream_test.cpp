@@ -464,7 +464,7 @@ TEST_F(StreamTest, AStreamThatIsGivenUpFreesItsSequences) {
   Json body = {{"max_tokens", 50}, {"ignore_eos", true}, {"stream", true}, {"n", 2}, {"prompt", kPrompt}};
   for (int i = 0; i < 20; ++i) service->stream(kCompletions, body, {}, [] {});
   wait_until_idle();
-  EXPECT_EQ(engine->stats().num_free_blocks + engine->stats().num_cached_blocks, engine->stats().num_blocks);
+  EXPECT_EQ(engine->stats().num_free_blocks + engine->stats().num_cached_free_blocks, engine->stats().num_blocks);
 }
 
 }  // namespace

@@ -7,6 +7,8 @@
 namespace mortise {
 namespace {
 
+using Stage = ChoiceProgress::Stage;
+
 StreamOrigin some_origin() {
   return {.fingerprint = "fp_0123abc",
           .answer_id = "00ff12",
@@ -33,12 +35,13 @@ std::string id_error(std::string_view text) {
 }
 
 TEST(EventId, ComesBackAsItWas) {
-  const std::vector<ChoiceProgress> choices = {{},
-                                               {.begun = true},
-                                               {.begun = true, .num_tokens = 12, .num_bytes = 45},
-                                               {.begun = true, .ended = true, .num_tokens = 3, .num_bytes = 0},
-                                               {.begun = true, .ended = true},
-                                               {.begun = true, .num_tokens = ~std::uint64_t{0}, .num_bytes = 1}};
+  const std::vector<ChoiceProgress> choices = {
+      {},
+      {.stage = Stage::kBegun},
+      {.stage = Stage::kBegun, .num_tokens = 12, .num_bytes = 45},
+      {.stage = Stage::kEnded, .num_tokens = 3, .num_bytes = 0},
+      {.stage = Stage::kEnded},
+      {.stage = Stage::kBegun, .num_tokens = ~std::uint64_t{0}, .num_bytes = 1}};
   const EventId id = read_event_id(id_text(choices));
   EXPECT_EQ(id.origin.fingerprint, "fp_0123abc");
   EXPECT_EQ(id.origin.answer_id, "00ff12");
@@ -48,19 +51,20 @@ TEST(EventId, ComesBackAsItWas) {
   EXPECT_EQ(id.origin.prompts, 0x1234u);
   ASSERT_EQ(id.choices.size(), choices.size());
   for (std::size_t i = 0; i < choices.size(); ++i) {
-    EXPECT_EQ(id.choices[i].begun, choices[i].begun) << i;
-    EXPECT_EQ(id.choices[i].ended, choices[i].ended) << i;
+    EXPECT_EQ(id.choices[i].stage, choices[i].stage) << i;
     EXPECT_EQ(id.choices[i].num_tokens, choices[i].num_tokens) << i;
     EXPECT_EQ(id.choices[i].num_bytes, choices[i].num_bytes) << i;
   }
 }
 
 TEST(EventId, IsPrintableAsciiWithoutSpaces) {
-  for (const char c : id_text({{.begun = true}, {.begun = true, .ended = true}})) EXPECT_TRUE(c > ' ' && c < 0x7F) << c;
+  for (const char c : id_text({{.stage = Stage::kBegun}, {.stage = Stage::kEnded}})) {
+    EXPECT_TRUE(c > ' ' && c < 0x7F) << c;
+  }
 }
 
 TEST(EventId, EveryCutAndEveryForeignTextIsAnErrorOrAnId) {
-  const std::string whole = id_text({{.begun = true, .num_tokens = 12, .num_bytes = 45}});
+  const std::string whole = id_text({{.stage = Stage::kBegun, .num_tokens = 12, .num_bytes = 45}});
   const std::size_t origin_size = origin_text(some_origin()).size();
   for (std::size_t size = 0; size < whole.size(); ++size) {
     const std::string cut = id_error(std::string_view(whole).substr(0, size));

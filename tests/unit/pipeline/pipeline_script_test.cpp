@@ -284,7 +284,7 @@ TEST_F(PipelineScriptTest, OnRequestSetsPriorityGroupAndProposer) {
   EXPECT_EQ(route.priority, -1);
   EXPECT_EQ(route.group, "g");
   EXPECT_EQ(route.proposer, "none");
-  EXPECT_EQ(route.max_draft_tokens, 3);
+  EXPECT_EQ(route.max_drafts, 3);
   EXPECT_EQ(script.on_request({{"user", "x"}}).value().priority, std::nullopt);
   EXPECT_THAT(error_of([&] {
                 script.on_request({{"user", "bad"}});

@@ -56,8 +56,8 @@ TEST(SpeculationStats, AddUpByName) {
   sum.add(more);
   sum.add(some());
   ASSERT_EQ(sum.proposers.size(), 2u);
-  EXPECT_EQ(sum.proposers[0].num_draft_tokens, 12u);
-  EXPECT_EQ(sum.proposers[1].num_draft_tokens, 6u);
+  EXPECT_EQ(sum.proposers[0].num_drafts, 12u);
+  EXPECT_EQ(sum.proposers[1].num_drafts, 6u);
   EXPECT_EQ(sum.proposers[1].accepted_at, (std::vector<std::uint64_t>{2, 2, 0, 0}));
   EXPECT_EQ(sum.num_steps, 4u);
 }
@@ -73,8 +73,8 @@ TEST(SpeculationStats, WhatCameSinceIsTheRest) {
   EXPECT_EQ(rest.proposers[0].drafted_at, (std::vector<std::uint64_t>{1, 1, 1, 1, 1, 1}));
   EXPECT_EQ(rest.proposers[0].accepted_at, (std::vector<std::uint64_t>{1, 0, 0, 0, 0, 0}));
   EXPECT_EQ(rest.proposers[0].num_verified, 1u);
-  EXPECT_EQ(rest.proposers[0].num_draft_tokens, 6u);
-  EXPECT_EQ(rest.proposers[0].num_accepted_tokens, 1u);
+  EXPECT_EQ(rest.proposers[0].num_drafts, 6u);
+  EXPECT_EQ(rest.proposers[0].num_accepted, 1u);
   EXPECT_EQ(rest.proposers[0].draft_s, 0.5);
   EXPECT_EQ(rest.num_steps, 3u);
   EXPECT_EQ(rest.verify_s, 1);

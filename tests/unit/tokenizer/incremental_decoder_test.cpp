@@ -65,7 +65,7 @@ TEST(IncrementalDecoder, FinishesACharacterThatBeganBefore) {
   EXPECT_EQ(text + stream.finish(), "\U0001F9FFy");
 }
 
-TEST(IncrementalDecoder, ALineBreakThatTheDecoderHeldBackIsNotGivenAgain) {
+TEST(IncrementalDecoder, ALineBreakThatTheDecoderWithheldIsNotGivenAgain) {
   const auto tokenizer = Tokenizer::load(test::golden_dir() / "llama2_style");
   const std::vector<std::int32_t> before =
       tokenizer.encode("question:\u4F60", false);  // ends in byte tokens, a run that is withheld

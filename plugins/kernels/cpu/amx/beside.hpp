@@ -1,6 +1,6 @@
-// beside.hpp: work that the core does while the AMX unit multiplies. After each tile of K it does a little of two jobs:
-// it finishes the sums of earlier tiles, and it prefetches the data that is needed next. Also the number of panels that
-// share the second-level cache.
+// plugins/kernels/cpu/amx/beside.hpp: work that the core does while the AMX unit multiplies. After each tile of K it
+// does a little of two jobs: it finishes the sums of earlier tiles, and it prefetches the data that is needed next.
+// Also the number of panels that share the second-level cache.
 #pragma once
 
 #include "kernels/cpu/linear/linear.hpp"

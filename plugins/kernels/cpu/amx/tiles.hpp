@@ -1,7 +1,7 @@
-// tiles.hpp: the AMX tile registers, 8 of up to 16 rows of 64 bytes. Inline assembly, because gcc 12 lets
-// _tile_loadconfig lose the stores into the configuration that precede it. The configuration and the tiles belong to
-// the thread: a kernel configures at its entry and releases at its exit, so that no other code pays for saving them at
-// a context switch.
+// plugins/kernels/cpu/amx/tiles.hpp: the AMX tile registers, 8 of up to 16 rows of 64 bytes. Inline assembly, because
+// gcc 12 lets _tile_loadconfig lose the stores into the configuration that precede it. The configuration and the tiles
+// belong to the thread: a kernel configures at its entry and releases at its exit, so that no other code pays for
+// saving them at a context switch.
 #pragma once
 
 #include "kernels/cpu/vec/vec.hpp"

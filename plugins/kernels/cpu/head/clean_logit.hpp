@@ -1,5 +1,5 @@
-// clean_logit.hpp: head reductions and sampling read logits through clean(), which leaves no NaN, no +infinity and only
-// one zero.
+// plugins/kernels/cpu/head/clean_logit.hpp: head reductions and sampling read logits through clean(), which leaves no
+// NaN, no +infinity and only one zero.
 #pragma once
 
 #include "kernels/cpu/vec/vec.hpp"

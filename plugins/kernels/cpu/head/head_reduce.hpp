@@ -1,5 +1,5 @@
-// head_reduce.hpp: log-sum-exp, rank of the target and the first n tokens of one row of logits, without keeping the
-// row.
+// plugins/kernels/cpu/head/head_reduce.hpp: log-sum-exp, rank of the target and the first n tokens of one row of
+// logits, without keeping the row.
 //
 //   lse = log(sum_t exp(x[t])),  rank = number of tokens before the target,  x = clean(logits)
 //   logits  f32 [n]: a slice of the vocabulary
@@ -10,7 +10,8 @@
 // Order: sums within slices of kVocabSlice columns, merged left to right. The bits depend neither on the number of
 // slices in a call nor on other rows.
 // Cost: memory bound; log-sum-exp reads the logits twice, the second time from the first-level cache.
-// Errors: none. Oracle: reference/head_reduce.hpp, bitwise (head_reduce_test.cpp).
+// Errors: none. Source: online softmax, arXiv:1805.02867.
+// Oracle: reference/head_reduce.hpp, bitwise (head/head_reduce_test.cpp).
 #pragma once
 
 #include "kernels/cpu/types.hpp"

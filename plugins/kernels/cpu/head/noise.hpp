@@ -1,12 +1,15 @@
-// noise.hpp: Gumbel noise as a function of (key, position, token), so that a draw can be repeated anywhere.
+// plugins/kernels/cpu/head/noise.hpp: Gumbel noise as a function of (key, position, token), so that a draw can be
+// repeated anywhere.
 //   g = -log(-log1p(-v)),  v = (r + 0.5) 2^-32,  r the first word of Philox (philox.hpp)
 // f32 cannot hold v near 1 or 1 - v near 0, so each half of r is evaluated from its own end. Both tails are then right:
 //   w = (f32(s) + 0.5) 2^-32 <= 1/2,  s = r below 2^31, otherwise 2^32 - 1 - r
 //   E = -log1p(-w) in the first case, -log(w) in the second;  g = -log(E)
 // g lies between -log(33 log 2) = -3.13 and 33 log 2 = 22.87.
 // Shape: sixteen tokens at a time.
+// Order: one operation after the other for each token; the formulas are those of vec/math.hpp.
 // Cost: two logarithms a token; gumbel_bound() needs none.
-// Errors: none. Oracle: reference/noise.hpp, bitwise (noise_test.cpp).
+// Errors: none. Source: the Gumbel-max trick, Maddison, Tarlow, Minka, A* sampling, arXiv:1411.0030.
+// Oracle: reference/noise.hpp, bitwise (head/noise_test.cpp).
 #pragma once
 
 #include "kernels/cpu/head/philox.hpp"

@@ -1,6 +1,6 @@
-// sample_filter.hpp: the tokens of a row that top_k and top_p keep, found without a sort. Candidates above a bound are
-// collected, and partitioning finds the cut. Weights are integers, so their sums have no order and the result is that
-// of any sort. Included by sample_token.cpp alone.
+// plugins/kernels/cpu/head/sample_filter.hpp: the tokens of a row that top_k and top_p keep, found without a sort.
+// Candidates above a bound are collected, and partitioning finds the cut. Weights are integers, so their sums have no
+// order and the result is that of any sort. Included by sample_token.cpp alone.
 #pragma once
 
 #include "kernels/cpu/head/clean_logit.hpp"

@@ -1,4 +1,4 @@
-// sample_token.hpp: draws one token from one row of logits (docs/numerics.md, "Sampling").
+// plugins/kernels/cpu/head/sample_token.hpp: draws one token from one row of logits (docs/numerics.md, "Sampling").
 //
 //   x = clean(edits(logits)) of allowed tokens / temperature;  kept = top_p(top_k(min_p(x)))
 //   token = arg max over kept of x + noise(key, position, token); the lowest id wins ties
@@ -6,7 +6,9 @@
 // Shapes: see SampleRow.
 // Order: integer weights and maxima have none; everything else is per token. Rows are independent.
 // Cost: a few passes over the row; only tokens that can still win need noise.
-// Errors: token -1 where no token can be drawn. Oracle: reference/sample_token.hpp, bitwise (sample_token_test.cpp).
+// Errors: token -1 where no token can be drawn.
+// Source: noise from Philox4x32-10, Salmon et al., SC 2011; top-p, arXiv:1904.09751; min-p, arXiv:2407.01082.
+// Oracle: reference/sample_token.hpp, bitwise (head/sample_token_test.cpp).
 #pragma once
 
 #include "kernels/cpu/types.hpp"

@@ -1,4 +1,4 @@
-// linear.hpp: y = x w^T + bias, numerics classes cpu-bf16/1 and cpu-f32/1.
+// plugins/kernels/cpu/linear/linear.hpp: y = x w^T + bias, numerics classes cpu-bf16/1 and cpu-f32/1.
 //
 //   y[m,n] = bias[n] + sum_k x[m,k] w[n,k]
 //   x     bf16 or f32 [M, K]   rows x_stride elements apart
@@ -14,6 +14,7 @@
 //
 // Cost: memory bound for few rows (reads the packed weights once per call and range), compute bound for many.
 // Errors: none; the caller checks shapes.
+// Source: Intel 64 and IA-32 Architectures Software Developer's Manual, TDPBF16PS.
 // Oracle: reference/linear.hpp, bitwise (linear_test.cpp, amx_test.cpp), which is itself compared with a double loop.
 #pragma once
 

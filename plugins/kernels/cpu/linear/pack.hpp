@@ -1,9 +1,11 @@
-// linear/pack.hpp: packs weights for the linear kernels, once, when a model is loaded. The order depends on the type
-// alone, so packed weights are the same on every machine:
+// plugins/kernels/cpu/linear/pack.hpp: packs weights for the linear kernels, once, when a model is loaded. The order
+// depends on the type alone, so packed weights are the same on every machine:
 //   bf16  [ceil(N/16)][ceil(K/32)][16 pairs of k][16 n][2]   1 KiB per 16 columns and 32 k: an AMX B tile;
 //                                                           on AVX-512 each 64-byte line is 16 columns' (even, odd) k
 //   f32   [ceil(N/16)][ceil(K/32)][32 k][16 n]
-// Elements beyond N and K are zero. Errors: none. Oracle: unpacking gives the matrix again (linear_test.cpp).
+// Elements beyond N and K are zero.
+// Cost: memory bound, reads each row once.
+// Errors: none. Oracle: unpacking gives the matrix again (linear/linear_test.cpp).
 #pragma once
 
 #include "kernels/cpu/types.hpp"

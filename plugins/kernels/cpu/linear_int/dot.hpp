@@ -1,5 +1,6 @@
-// linear_int/dot.hpp: dot products of four bytes per lane, unsigned weights times signed activations: exact, without
-// saturation. A lane of an I32x16 holds four neighbouring k of one column. For each instruction set and weight width:
+// plugins/kernels/cpu/linear_int/dot.hpp: dot products of four bytes per lane, unsigned weights times signed
+// activations: exact, without saturation. A lane of an I32x16 holds four neighbouring k of one column. For each
+// instruction set and weight width:
 //   IntDot<bits>::Weights, weights(raw)   16 columns x 4 k of weights, prepared once
 //   IntDot<bits>::kOffset                 subtracted from each weight value before the multiplication
 //   accumulate(partial, w, x)             adds to `partial`, which starts at zero and takes at most 8 products

@@ -1,4 +1,4 @@
-// linear_int.hpp: y = x w^T + bias with quantised weights, numerics class cpu-int8/1.
+// plugins/kernels/cpu/linear_int/linear_int.hpp: y = x w^T + bias with quantised weights, numerics class cpu-int8/1.
 //
 //   w[n,j] = scale[n,g] * (value[n,j] - zero[n,g]),  g = j / group_size;  value in 0 .. 2^bits - 1, bits 4 or 8
 //   x     bf16 or f32 [M, K]   rows x_stride elements apart; column j of w multiplies x[order[j]]

@@ -1,6 +1,6 @@
-// linear_int/rows.hpp: rows of x as int8, the first step of linear_int on every instruction set. The scratch holds int8
-// rows [M, x_stride], their scales f32 [M], and the sums of the int8 values per group i32 [M, groups]. M is rounded up
-// to pairs of AMX tiles; the extra rows are never used.
+// plugins/kernels/cpu/linear_int/rows.hpp: rows of x as int8, the first step of linear_int on every instruction set.
+// The scratch holds int8 rows [M, x_stride], their scales f32 [M], and the sums of the int8 values per group i32 [M,
+// groups]. M is rounded up to pairs of AMX tiles; the extra rows are never used.
 #pragma once
 
 #include "kernels/cpu/linear_int/linear_int.hpp"

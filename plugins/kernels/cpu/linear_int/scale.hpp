@@ -1,5 +1,5 @@
-// linear_int/scale.hpp: the scale that turns a run of numbers into int8 (docs/numerics.md, "Quantised linear",
-// Activations). Used for rows of activations, and for heads of K and V in an int8 cache.
+// plugins/kernels/cpu/linear_int/scale.hpp: the scale that turns a run of numbers into int8 (docs/numerics.md,
+// "Quantised linear", Activations). Used for rows of activations, and for heads of K and V in an int8 cache.
 #pragma once
 
 #include "kernels/cpu/vec/io.hpp"

@@ -1,5 +1,5 @@
-// linear_int/sums.hpp: turns the 32-bit sums of AMX tiles into y, as jobs for Beside. Sums lie as [2 panels][32
-// rows][16]; the sixteen rows of a tile are contiguous.
+// plugins/kernels/cpu/linear_int/sums.hpp: turns the 32-bit sums of AMX tiles into y, as jobs for Beside. Sums lie as
+// [2 panels][32 rows][16]; the sixteen rows of a tile are contiguous.
 #pragma once
 
 #include "kernels/cpu/linear_int/linear_int.hpp"
@@ -93,7 +93,7 @@ MORTISE_INLINE void with_gate(Activation gate, F f) {
   }
 }
 
-// Finishes sums over all of K, for weights with one group a row.
+// Finishes sums over all of K, for weights with one group a row. Used by one thread.
 template <class Y, bool gated>
 class WriteRows {
  public:
@@ -155,7 +155,7 @@ MORTISE_NOINLINE void gate_rows(const LinearIntArgs& args, std::size_t m, std::s
   });
 }
 
-// Adds the sums of one or two groups to the f32 sums over groups. After the last group it writes y.
+// Adds the sums of one or two groups to the f32 sums over groups. After the last group it writes y. Used by one thread.
 template <int bits, class Y, bool gated>
 class AddGroups {
  public:

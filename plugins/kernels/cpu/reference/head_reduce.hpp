@@ -1,4 +1,5 @@
-// reference/head_reduce.hpp: the scalar form of head/head_reduce.hpp for one row over the whole vocabulary.
+// plugins/kernels/cpu/reference/head_reduce.hpp: the scalar form of head/head_reduce.hpp for one row over the whole
+// vocabulary.
 // REQUIRES: DenormalsOff.
 #pragma once
 

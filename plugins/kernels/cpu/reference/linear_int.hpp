@@ -1,5 +1,5 @@
-// reference/linear_int.hpp: the scalar form of quantisation and of linear_int (docs/numerics.md, "Quantised linear").
-// linear_int.cpp, amx.cpp and pack.cpp in linear_int/ equal it bit by bit.
+// plugins/kernels/cpu/reference/linear_int.hpp: the scalar form of quantisation and of linear_int (docs/numerics.md,
+// "Quantised linear"). linear_int.cpp, amx.cpp and pack.cpp in linear_int/ equal it bit by bit.
 #pragma once
 
 #include <vector>

@@ -1,5 +1,5 @@
-// reference/math.hpp: the functions of vec/math.hpp for one number, operation by operation. vec/math.hpp equals them
-// bit by bit.
+// plugins/kernels/cpu/reference/math.hpp: the functions of vec/math.hpp for one number, operation by operation.
+// vec/math.hpp equals them bit by bit.
 // REQUIRES: DenormalsOff.
 #pragma once
 

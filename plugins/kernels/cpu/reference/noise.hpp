@@ -1,4 +1,4 @@
-// reference/noise.hpp: the scalar form of head/noise.hpp and head/philox.hpp, one token at a time.
+// plugins/kernels/cpu/reference/noise.hpp: the scalar form of head/noise.hpp and head/philox.hpp, one token at a time.
 // REQUIRES: DenormalsOff.
 #pragma once
 

@@ -1,4 +1,4 @@
-// reference/norm.hpp: the scalar form of rows/norm.hpp, one row at a time. T is Bf16 or float.
+// plugins/kernels/cpu/reference/norm.hpp: the scalar form of rows/norm.hpp, one row at a time. T is Bf16 or float.
 // REQUIRES: DenormalsOff.
 #pragma once
 

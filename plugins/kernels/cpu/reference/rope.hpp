@@ -1,11 +1,17 @@
-// reference/rope.hpp: the scalar form of rows/rope.hpp for one head.
+// plugins/kernels/cpu/reference/rope.hpp: the scalar form of rows/rope.hpp for one head.
 #pragma once
 
-#include <cstddef>
+#include "kernels/cpu/types.hpp"
 
 namespace mortise::cpu::reference {
 
-// x [rotary_dim]. With `bf16` it holds bf16 values, before and after. REQUIRES: DenormalsOff.
-void rope(bool bf16, bool interleaved, float* x, const float* cos, const float* sin, std::size_t rotary_dim);
+enum class RopePairs {
+  kHalves,       // (x[i], x[i + rotary_dim / 2])
+  kInterleaved,  // (x[2 i], x[2 i + 1])
+};
+
+// x [rotary_dim] holds values of type T, Bf16 or float, before and after. REQUIRES: DenormalsOff.
+template <class T>
+void rope(RopePairs pairs, float* x, const float* cos, const float* sin, std::size_t rotary_dim);
 
 }  // namespace mortise::cpu::reference

@@ -1,5 +1,5 @@
-// reference/sample_token.hpp: the scalar form of head/sample_token.hpp: every step over the whole vocabulary, with a
-// full sort.
+// plugins/kernels/cpu/reference/sample_token.hpp: the scalar form of head/sample_token.hpp: every step over the whole
+// vocabulary, with a full sort.
 // REQUIRES: DenormalsOff.
 #pragma once
 

@@ -1,4 +1,5 @@
-// reference/scalar.hpp: helpers of the scalar references: bf16, the canonical NaN, the tree over sixteen lanes.
+// plugins/kernels/cpu/reference/scalar.hpp: helpers of the scalar references: bf16, the canonical NaN, the tree over
+// sixteen lanes.
 #pragma once
 
 #include "kernels/cpu/types.hpp"

@@ -1,5 +1,5 @@
-// reference/span.hpp: the scalar form of span/span.hpp for one row (docs/numerics.md, "Attention"). The span kernels
-// equal it bit by bit.
+// plugins/kernels/cpu/reference/span.hpp: the scalar form of span/span.hpp for one row (docs/numerics.md, "Attention").
+// The span kernels equal it bit by bit.
 #pragma once
 
 #include <cstddef>

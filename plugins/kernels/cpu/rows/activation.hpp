@@ -1,9 +1,10 @@
-// activation.hpp: activation functions, alone and as the gate of an MLP.
+// plugins/kernels/cpu/rows/activation.hpp: activation functions, alone and as the gate of an MLP.
 //   apply:  out[i] = round(act(x[i]))
 //   gated:  out[i] = round(round(act(gate[i])) * up[i])
 // Shapes: arrays of n elements, bf16 or f32; `out` may be an input. round() is to that type, where transformers rounds.
 // Order: per element; the formulas are those of vec/math.hpp (docs/numerics.md).
 // Cost: memory bound, except for gelu on few threads. Errors: none.
+// Source: GELU, arXiv:1606.08415; SiLU and gated activations, arXiv:2002.05202.
 // Oracle: the functions of reference/math.hpp, bitwise (rows/elementwise_test.cpp).
 #pragma once
 

@@ -1,7 +1,9 @@
-// elementwise.hpp: sums, scaling, conversions and copies of table rows. Arrays have n elements; `out` may be an input,
-// but they do not overlap otherwise.
+// plugins/kernels/cpu/rows/elementwise.hpp: sums, scaling, conversions and copies of table rows. Arrays have n
+// elements; `out` may be an input, but they do not overlap otherwise.
+// Equations: at each function. Shapes: contiguous arrays, any n, any address that the type allows.
 // Order: per element, one rounding each unless a function says more.
-// Cost: memory bound. Errors: none. Oracle: scalar loops over reference/scalar.hpp, bitwise (elementwise_test.cpp).
+// Cost: memory bound. Errors: none. Source: IEEE 754 conversions, round to nearest even.
+// Oracle: scalar loops over reference/scalar.hpp, bitwise (rows/elementwise_test.cpp).
 #pragma once
 
 #include "kernels/cpu/types.hpp"

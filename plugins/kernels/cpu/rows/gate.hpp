@@ -1,4 +1,4 @@
-// gate.hpp: activations of sixteen values, rounded to the type of the values that they gate.
+// plugins/kernels/cpu/rows/gate.hpp: activations of sixteen values, rounded to the type of the values that they gate.
 #pragma once
 
 #include "kernels/cpu/rows/activation.hpp"

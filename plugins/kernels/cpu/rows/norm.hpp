@@ -1,4 +1,4 @@
-// norm.hpp: RMS norm and layer norm of rows, including the preceding addition of the residual.
+// plugins/kernels/cpu/rows/norm.hpp: RMS norm and layer norm of rows, including the preceding addition of the residual.
 //
 //   with residual:  residual[m] = round(x[m] + residual[m]), stored, and normalised instead of x[m]
 //   rms_norm:       inv = 1 / sqrt(sum(x^2) / N + eps);  out = round(weight * round(x * inv))

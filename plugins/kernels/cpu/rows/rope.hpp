@@ -1,4 +1,4 @@
-// rope.hpp: rotary position embedding, in place.
+// plugins/kernels/cpu/rows/rope.hpp: rotary position embedding, in place.
 //   x0' = x0 cos - x1 sin,  x1' = x1 cos + x0 sin
 // for the pairs (x[i], x[i + rotary_dim / 2]), or interleaved (x[2 i], x[2 i + 1]), 0 <= i < rotary_dim / 2. Elements
 // from rotary_dim on keep their values.

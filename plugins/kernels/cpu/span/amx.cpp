@@ -226,12 +226,13 @@ struct TileProducts {
   }
 
   // Computes probabilities and P V. While one block is exponentiated, the block before is multiplied.
-  static void weigh(const PartSpan& p, const SpanReader<E>& reader, const Tiles& tiles, SpanScratch& scratch) {
+  static void set_probabilities(const PartSpan& p, const SpanReader<E>& reader, const Tiles& tiles,
+                                SpanScratch& scratch) {
     const std::size_t first = index(p.range.begin) / kTileDepth, end = index(p.range.end) / kTileDepth;
     for (std::size_t block = first; block < end; ++block) {
       reader.fetch_next_keys(block - first, end - first);
-      whole_block(p, block) ? weigh_block<true>(p, block, block > first, tiles, scratch)
-                            : weigh_block<false>(p, block, block > first, tiles, scratch);
+      whole_block(p, block) ? set_block_probabilities<true>(p, block, block > first, tiles, scratch)
+                            : set_block_probabilities<false>(p, block, block > first, tiles, scratch);
     }
     const std::size_t steps = steps_of(p);
     for (std::size_t step = 0; step < steps; ++step) multiply_values(p, end - 1, step, tiles, scratch);
@@ -245,7 +246,7 @@ struct TileProducts {
   }
 
   template <bool whole>
-  static void weigh_block(const PartSpan& p, std::size_t block, bool multiply_last, const Tiles& tiles,
+  static void set_block_probabilities(const PartSpan& p, std::size_t block, bool multiply_last, const Tiles& tiles,
                           SpanScratch& scratch) {
     const std::size_t rows = p.part.rows(), steps = multiply_last ? steps_of(p) : 0;
     std::size_t step = 0;

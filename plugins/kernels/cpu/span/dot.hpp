@@ -1,8 +1,8 @@
-// span/dot.hpp: the two products of a span on vectors, in the order of linear: per tile of 32 an FMA chain a over even
-// indices and b over odd indices, both from 0, then acc = acc + (a + b). Q and P are f32 in scratch (exact copies of
-// bf16 values in class cpu-bf16/1) and are broadcast. K and V, of type E, are read in place, or, for many rows, widened
-// to f32 once per tile. Both chains of a block of rows and chunks (sixteen keys or columns) stay in registers for one
-// tile; the sums are used once per tile and stay in memory.
+// plugins/kernels/cpu/span/dot.hpp: the two products of a span on vectors, in the order of linear: per tile of 32 an
+// FMA chain a over even indices and b over odd indices, both from 0, then acc = acc + (a + b). Q and P are f32 in
+// scratch (exact copies of bf16 values in class cpu-bf16/1) and are broadcast. K and V, of type E, are read in place,
+// or, for many rows, widened to f32 once per tile. Both chains of a block of rows and chunks (sixteen keys or columns)
+// stay in registers for one tile; the sums are used once per tile and stay in memory.
 #pragma once
 
 #include "kernels/cpu/span/softmax.hpp"
@@ -262,7 +262,8 @@ struct VecProducts {
     softmax_rows<T, E>(p, scratch);
   }
 
-  static void weigh(const PartSpan& p, const SpanReader<E>& reader, const Tiles& tiles, SpanScratch& scratch) {
+  static void set_probabilities(const PartSpan& p, const SpanReader<E>& reader, const Tiles& tiles,
+                                SpanScratch& scratch) {
     const std::size_t width = index(p.part.unit.layout->value_width);
     const std::size_t first = index(p.range.begin) / kTileDepth, end = index(p.range.end) / kTileDepth;
     for (std::size_t tile = first; tile < end; ++tile) {

@@ -1,4 +1,4 @@
-// span/merge.hpp: merges the partials of spans and computes the result from the last one.
+// plugins/kernels/cpu/span/merge.hpp: merges the partials of spans and computes the result from the last one.
 #pragma once
 
 #include "kernels/cpu/span/part.hpp"

@@ -1,5 +1,5 @@
-// span/part.hpp: divides a unit into parts that are computed at once: the keys that their rows see, and where their
-// results are stored.
+// plugins/kernels/cpu/span/part.hpp: divides a unit into parts that are computed at once: the keys that their rows see,
+// and where their results are stored.
 #pragma once
 
 #include "kernels/cpu/span/span.hpp"

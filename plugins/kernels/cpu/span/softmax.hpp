@@ -1,4 +1,4 @@
-// span/softmax.hpp: the softmax of a part on vectors, row by row, for span/dot.hpp.
+// plugins/kernels/cpu/span/softmax.hpp: the softmax of a part on vectors, row by row, for span/dot.hpp.
 #pragma once
 
 #include "kernels/cpu/span/part.hpp"
@@ -16,9 +16,9 @@ MORTISE_INLINE F32x16 put(float* to, F32x16 p) {
   return rounded_p;
 }
 
-// Turns the scores of row m into probabilities: of the keys in `visible`, and 0 for the rest of `range` (whole tiles).
-// With an int8 cache they are multiplied by V's scale, except where they are 0: the scale of a slot that was never
-// written can be anything.
+// Turns the scores of row m into probabilities for the keys in `visible`, and into 0 for the rest of `range` (whole
+// tiles). With an int8 cache nonzero probabilities are multiplied by V's scale; zeros are not, because the scale of a
+// slot that was never written may have any value.
 template <class T, class E>
 MORTISE_INLINE void softmax_row(SpanScratch& scratch, std::size_t m, float scale, KeyRange visible, KeyRange range,
                                 Partial partial) {

@@ -1,15 +1,15 @@
-// span.hpp: attention over a paged KV cache, divided into spans of keys at absolute positions (docs/numerics.md,
-// "Attention").
+// plugins/kernels/cpu/span/span.hpp: attention over a paged KV cache, divided into spans of keys at absolute positions
+// (docs/numerics.md, "Attention").
 //
 //   out[r, h] = softmax_t(scale * q[r, h] . K[t]) V[t]      t: the keys that row r sees
 //   q, out    bf16 or f32 [rows, heads, head_dim]           with strides for rows and heads
 //
-// A unit of work is some rows of one sequence with the query heads of one kv head, and a range of spans. It can also be
+// A unit of work is some rows of one sequence with the query heads of one KV head, and a range of spans. It can also be
 // rows of several sequences that hold those spans in the same blocks.
 // Order: each span gives a partial (maximum, sum, O) that depends on the row alone; partials merge from left to right.
 // So the bits of a row are the same in any unit.
 //
-// The KV cache of one block, one layer and one kv head; a group is 16 tokens, a pair two neighbours:
+// The KV cache of one block, one layer and one KV head; a group is 16 tokens, a pair two neighbours:
 //   K  [block_size / 16] groups of [key_depth / 2][16 tokens][2]   bf16: pairs along head_dim, zero from head_dim on
 //                               or [key_depth][16 tokens]          f32
 //   V  [block_size / 2][value_width][2]                            bf16: pairs of tokens
@@ -17,7 +17,7 @@
 // and in int8, for models of either type, with the f32 scales of each token behind K and V:
 //   K  [block_size / 16] groups of [key_depth][16 tokens], V [block_size][value_width], scales of K and of V
 //   [block_size]
-// Blocks are contiguous, each [layer][kv head], so a block is copied with one memcpy. Both products read rows of 64
+// Blocks are contiguous, each [layer][KV head], so a block is copied with one memcpy. Both products read rows of 64
 // bytes, which AMX loads in place (int8 is converted first). V in the cache is always finite (docs/numerics.md, "What
 // is written"), and memory starts as zeros. A tile may therefore hold tokens that a row does not see, of this sequence
 // or of an earlier one: with P = 0 they add zeros.
@@ -75,7 +75,7 @@ struct SpanUnit {
   std::ptrdiff_t q_row_stride, q_head_stride;
   void* out;
   std::ptrdiff_t out_row_stride, out_head_stride;
-  // num_heads <= kSpanRows, num_rows * num_heads <= kUnitRows; all heads share one kv head.
+  // num_heads <= kSpanRows, num_rows * num_heads <= kUnitRows; all heads share one KV head.
   std::int32_t num_rows, num_heads;
   std::int32_t position;  // of the first row; the following rows are at the next positions
   // For gathered rows, of any sequences: their places and positions [num_rows]. Null: the rows are consecutive.
@@ -84,7 +84,7 @@ struct SpanUnit {
   std::int32_t seq_len;        // keys 0 .. seq_len - 1 are in the cache; 0: out = 0
   std::int32_t window;         // a row at p sees p - window + 1 .. p; 0: 0 .. p
   float scale;                 // attention scale * log2(e), see span_scale()
-  const void* kv;              // the cache at this layer and kv head, block 0
+  const void* kv;              // the cache at this layer and KV head, block 0
   const KvLayout* layout;
   const std::int32_t* block_table;  // block table of the sequence
   std::int32_t first_span, end_span;

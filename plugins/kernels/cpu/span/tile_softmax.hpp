@@ -1,8 +1,8 @@
-// span/tile_softmax.hpp: the softmax of a part on AMX, in blocks of 32 keys, so that the vector unit and the AMX unit
-// work at the same time: while the scores of block n + 1 are multiplied, the maxima of block n are taken; while block n
-// is exponentiated, the probabilities of block n - 1 are multiplied. A block of scores is [32 rows][32 keys] of f32, a
-// block of probabilities the same of bf16, both contiguous. Probabilities replace scores: block n is stored where block
-// n / 2 of the scores was.
+// plugins/kernels/cpu/span/tile_softmax.hpp: the softmax of a part on AMX, in blocks of 32 keys, so that the vector
+// unit and the AMX unit work at the same time: while the scores of block n + 1 are multiplied, the maxima of block n
+// are taken; while block n is exponentiated, the probabilities of block n - 1 are multiplied. A block of scores is [32
+// rows][32 keys] of f32, a block of probabilities the same of bf16, both contiguous. Probabilities replace scores:
+// block n is stored where block n / 2 of the scores was.
 #pragma once
 
 #include "kernels/cpu/span/part.hpp"

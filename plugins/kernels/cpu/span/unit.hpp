@@ -1,7 +1,7 @@
-// span/unit.hpp: a unit of attention without its two matrix products: reading the paged cache, and the order of the
-// work. `Products` (VecProducts in span/dot.hpp, TileProducts in span/amx.cpp) provides the products and the softmax
-// between them for a cache of type `Stored`. It also defines the form of queries, probabilities and tiles of K and V
-// (`Tiles`). T is the model's type, E is Stored.
+// plugins/kernels/cpu/span/unit.hpp: a unit of attention without its two matrix products: reading the paged cache, and
+// the order of the work. `Products` (VecProducts in span/dot.hpp, TileProducts in span/amx.cpp) provides the products
+// and the softmax between them for a cache of type `Stored`. It also defines the form of queries, probabilities and
+// tiles of K and V (`Tiles`). T is the model's type, E is Stored.
 #pragma once
 
 #include "kernels/cpu/span/merge.hpp"
@@ -39,7 +39,7 @@ struct Cache {
 
 // Reads the groups of one span and prefetches. A decode unit reads each key once, from memory. While it computes scores
 // it prefetches V of the span; while it multiplies by V it prefetches K of the next span or unit. So memory never waits
-// for arithmetic.
+// for arithmetic. Invariant: the groups that it prefetches lie inside the next unit's keys. Used by one thread.
 template <class E>
 class SpanReader {
  public:
@@ -122,7 +122,8 @@ void point_at_tile(const Cache<E>& cache, std::int32_t group, const E* (&half)[2
 }
 
 // A span of a unit. Prepared K and V are shared by all parts, and made when the first part needs them: V not before the
-// scores, because a decode unit prefetches it during the scores.
+// scores, because a decode unit prefetches it during the scores. Invariant: prepared K and V stay unchanged until the
+// last part is computed. Used by one thread.
 template <class T, class Products>
 class UnitSpan {
  public:
@@ -146,7 +147,7 @@ class UnitSpan {
       prepare_values();
       prepared_values_ = true;
     }
-    Products::weigh(p, reader_, tiles_, scratch_);
+    Products::set_probabilities(p, reader_, tiles_, scratch_);
     reader_.stop_fetching();
   }
 

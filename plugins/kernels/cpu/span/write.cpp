@@ -10,7 +10,7 @@ constexpr std::size_t index(std::int32_t n) {
   return static_cast<std::size_t>(n);
 }
 
-// The place of a token in the cache for one kv head. T is the type of the cache.
+// The place of a token in the cache for one KV head. T is the type of the cache.
 template <class T>
 struct Slot {
   T *keys, *values;  // the token's first element of K; the token's row of V (bf16: the row of its pair)

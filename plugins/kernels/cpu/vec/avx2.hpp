@@ -1,4 +1,5 @@
-// vec/avx2.hpp: the AVX2 + FMA backend of vec.hpp: two registers per vector, lanes 0-7 in `lo` and 8-15 in `hi`.
+// plugins/kernels/cpu/vec/avx2.hpp: the AVX2 + FMA backend of vec.hpp: two registers per vector, lanes 0-7 in `lo` and
+// 8-15 in `hi`.
 #pragma once
 
 #include <immintrin.h>

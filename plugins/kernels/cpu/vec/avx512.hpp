@@ -1,4 +1,4 @@
-// vec/avx512.hpp: the AVX-512 backend of vec.hpp (F, BW, DQ, VL): one register per vector.
+// plugins/kernels/cpu/vec/avx512.hpp: the AVX-512 backend of vec.hpp (F, BW, DQ, VL): one register per vector.
 #pragma once
 
 #include <immintrin.h>

@@ -1,5 +1,5 @@
-// io.hpp: loads and stores that are overloaded by element type, for kernels that are templates over bf16 and f32.
-// Stores write the canonical NaN, so every stored bit is specified.
+// plugins/kernels/cpu/vec/io.hpp: loads and stores that are overloaded by element type, for kernels that are templates
+// over bf16 and f32. Stores write the canonical NaN, so every stored bit is specified.
 #pragma once
 
 #include "kernels/cpu/vec/vec.hpp"

@@ -1,7 +1,7 @@
-// math.hpp: exp2, exp, log, log1p, tanh, erf and the activations built from them, sixteen lanes at a time.
-// docs/numerics.md has the same formulas; the order of the operations is part of the specification. Denormal arguments
-// count as zero and denormal results are zero. NaN gives NaN. Largest errors against long double, in units of the last
-// place (math_test.cpp asserts bounds a little above):
+// plugins/kernels/cpu/vec/math.hpp: exp2, exp, log, log1p, tanh, erf and the activations built from them, sixteen lanes
+// at a time. docs/numerics.md has the same formulas; the order of the operations is part of the specification. Denormal
+// arguments count as zero and denormal results are zero. NaN gives NaN. Largest errors against long double, in units of
+// the last place (math_test.cpp asserts bounds a little above):
 //   exp2 0.95   exp 1.15   log 0.8   log1p 1.5   tanh 1.4   erf 1.1   sigmoid 2.3
 // Source: coefficients from fit_math.py.
 // Oracle: reference/math.hpp, bitwise (tests/plugins/kernels/cpu/vec/math_test.cpp).

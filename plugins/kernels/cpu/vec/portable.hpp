@@ -1,5 +1,5 @@
-// vec/portable.hpp: the backend of vec.hpp for all other machines, and for the SSE2 baseline of x86: arrays, and one
-// loop per operation that the compiler can vectorise.
+// plugins/kernels/cpu/vec/portable.hpp: the backend of vec.hpp for all other machines, and for the SSE2 baseline of
+// x86: arrays, and one loop per operation that the compiler can vectorise.
 #pragma once
 
 #include <cstddef>

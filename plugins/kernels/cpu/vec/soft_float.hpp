@@ -1,6 +1,6 @@
-// soft_float.hpp: single f32 operations of the numerics specification in software: fused multiply-add without FMA
-// hardware, and flushing of denormals without a control register for it. Used by the portable backend and the scalar
-// references.
+// plugins/kernels/cpu/vec/soft_float.hpp: single f32 operations of the numerics specification in software: fused
+// multiply-add without FMA hardware, and flushing of denormals without a control register for it. Used by the portable
+// backend and the scalar references.
 // REQUIRES: DenormalsOff on x86.
 //
 // The FMAs. The product of two f32 values is exact in double (24 + 24 <= 53 bits; the exponent fits). What remains is p

@@ -1,4 +1,5 @@
-// vec.hpp: sixteen lanes of f32 or of 32-bit integers, with the same bits on every instruction set.
+// plugins/kernels/cpu/vec/vec.hpp: sixteen lanes of f32 or of 32-bit integers, with the same bits on every instruction
+// set.
 //
 // A kernel is written once over F32x16 and compiled once per instruction set (CMakeLists.txt). The build sets
 // MORTISE_ISA_AVX512, MORTISE_ISA_AVX2 or MORTISE_ISA_PORTABLE, and MORTISE_ISA_NAMESPACE, the inline namespace of

@@ -65,9 +65,9 @@ struct Row {
     return m;
   }
 
-  __device__ void weigh(int start, float m) {
+  __device__ void set_probabilities(int start, float m) {
     for (int i = lane; i < kSpan; i += 32) {
-      p[i] = sees(start + i) ? to_bf16(weight(scores[i], args.scale, m)) : 0;
+      p[i] = sees(start + i) ? to_bf16(probability(scores[i], args.scale, m)) : 0;
     }
     __syncwarp();
   }
@@ -111,9 +111,9 @@ __global__ void rows_kernel(SpanArgs args, const SpanRow* rows, SpanTrace trace)
     const int start = span * kSpan;
     self.score(start);
     const float m2 = self.maximum(start);
-    self.weigh(start, m2);
+    self.set_probabilities(start, m2);
     const float sum2 = checked_sum(self.values(start, kHeadDim / 8).x, m2);
-    const Weights w = merge_weights(m, m2);
+    const MergeFactors w = merge_factors(m, m2);
     m = w.m;
     sum = merged(sum, sum2, w);
     for (int n = 0; n < kHeadDim / 8; ++n) {

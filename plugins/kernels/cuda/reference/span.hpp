@@ -1,6 +1,6 @@
-// reference/span.hpp: the plain form of attention on CUDA (docs/numerics.md, "Attention on CUDA"). One warp computes
-// one row of one head, alone in its tensor-core tile, and reads only keys that the row sees. The span kernels equal it
-// bit by bit.
+// plugins/kernels/cuda/reference/span.hpp: the plain form of attention on CUDA (docs/numerics.md, "Attention on CUDA").
+// One warp computes one row of one head, alone in its tensor-core tile, and reads only keys that the row sees. The span
+// kernels equal it bit by bit.
 #pragma once
 
 #include "kernels/cuda/span.hpp"

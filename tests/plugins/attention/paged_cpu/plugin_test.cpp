@@ -108,7 +108,7 @@ TEST(PagedContract, LayoutIdsDifferExactlyWhenTheMemoryDoes) {
 
 TEST(PagedContract, AnInt8BlockIsAByteANumberAndTwoScalesATokenAndHead) {
   const mortise_model_dims d = dims();
-  const uint64_t tokens = 2 * 2 * 16;  // layers, kv heads, block_size
+  const uint64_t tokens = 2 * 2 * 16;  // layers, KV heads, block_size
   EXPECT_EQ(layout_of(d, MORTISE_BF16, 16).bytes_per_block, tokens * 2 * 64 * 2);
   EXPECT_EQ(layout_of(d, MORTISE_I8, 16).bytes_per_block, tokens * (2 * 64 + 2 * 4));
 }

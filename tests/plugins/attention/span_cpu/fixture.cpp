@@ -414,8 +414,10 @@ std::vector<float> prepared(const Config& config, RowKey row, int32_t kind, int3
     }
     if (config.rotary_dim > 0) {
       const std::size_t angle = static_cast<std::size_t>(row.position * (config.rotary_dim / 2));
-      cpu::reference::rope(sizeof(T) == 2, config.interleaved, &values[at], &cos[angle], &sin[angle],
-                           static_cast<std::size_t>(config.rotary_dim));
+      const auto pairs =
+          config.interleaved ? cpu::reference::RopePairs::kInterleaved : cpu::reference::RopePairs::kHalves;
+      cpu::reference::rope<T>(pairs, &values[at], &cos[angle], &sin[angle],
+                              static_cast<std::size_t>(config.rotary_dim));
     }
   }
   return values;

@@ -54,7 +54,7 @@ class Follower {
   };
 
   void follow(const Unit& unit, const std::map<int64_t, Record>& before) {
-    const Block& block = plan_.blocks[static_cast<std::size_t>(unit.block)];
+    const RowBlock& block = plan_.row_blocks[static_cast<std::size_t>(unit.row_block)];
     ASSERT_LE(block.num_rows * block.num_heads, cpu::kUnitRows);
     for (int32_t r = 0; r < block.num_rows; ++r) {
       const int32_t row =
@@ -240,7 +240,7 @@ TEST(SpanPlan, PartialsTakeBoundedMemory) {
   for (const int32_t members : {64, 1000, 4000}) {
     Sequences s = sharing(members, 8192, 100);
     const Plan plan = plan_for(s, shape);
-    EXPECT_LE(plan.partial_floats, kMaxPartials + (int64_t{1} << 20)) << members;  // and one block's, cut before
+    EXPECT_LE(plan.partial_floats, kMaxPartials + (int64_t{1} << 20)) << members;  // and one row block's, cut before
     EXPECT_EQ(plan.prefixes.size(), members < 4000 ? 1u : 0u) << members;
   }
 }

@@ -68,8 +68,9 @@ std::vector<Bf16> prepared(const Case& c, const Bf16* head, const std::vector<Bf
     std::vector<float> wide(dim);
     for (std::size_t i = 0; i < dim; ++i) wide[i] = widen(x[i]);
     const auto at = static_cast<std::size_t>(position * (c.rotary_dim / 2));
-    cpu::reference::rope(true, c.interleaved, wide.data(), &tables.cos[at], &tables.sin[at],
-                         static_cast<std::size_t>(c.rotary_dim));
+    const auto pairs = c.interleaved ? cpu::reference::RopePairs::kInterleaved : cpu::reference::RopePairs::kHalves;
+    cpu::reference::rope<Bf16>(pairs, wide.data(), &tables.cos[at], &tables.sin[at],
+                               static_cast<std::size_t>(c.rotary_dim));
     for (std::size_t i = 0; i < static_cast<std::size_t>(c.rotary_dim); ++i) x[i] = narrow(wide[i]);
   }
   return x;

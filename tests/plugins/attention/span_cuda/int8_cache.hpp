@@ -16,7 +16,7 @@ struct Int8Row {
 };
 
 Int8Row int8_row(const std::vector<std::uint16_t>& row);
-// Writes it as K or V of a token of the block whose kv head begins at `head`.
+// Writes it as K or V of a token of the block whose KV head begins at `head`.
 void put_int8_row(const Int8Row& row, const cuda::SpanLayout& layout, std::int32_t token, bool values,
                   std::uint16_t* head);
 

@@ -53,7 +53,7 @@ Problem random_problem(int32_t head_dim, std::vector<int32_t> counts, std::mt199
     const auto nan_row = static_cast<int32_t>(rng() % 40);
     for (int32_t i = 0; i < count * rows; ++i) {
       const bool nan = i % rows == nan_row && rng() % 4 == 0, nothing = !nan && rng() % 9 == 0;
-      float2 stats = {20 * normal(rng), std::exp2(normal(rng))};  // far enough apart for weights that flush to zero
+      float2 stats = {20 * normal(rng), std::exp2(normal(rng))};  // far enough apart for factors that flush to zero
       if (nothing) stats = {-std::numeric_limits<float>::infinity(), 0.0f};
       if (nan) stats = {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::quiet_NaN()};
       problem.stats.push_back(stats);
@@ -74,7 +74,7 @@ std::vector<uint16_t> folded(const Problem& problem, std::vector<uint16_t> out) 
       std::vector<float> o(static_cast<std::size_t>(problem.head_dim), 0.0f);
       for (int32_t i = 0; i < merge.count; ++i) {
         const auto at = static_cast<std::size_t>(merge.partial + i * rows + row);
-        const cuda::span::Weights w = cuda::span::merge_weights(m, problem.stats[at].x);
+        const cuda::span::MergeFactors w = cuda::span::merge_factors(m, problem.stats[at].x);
         m = w.m;
         sum = merged(sum, problem.stats[at].y, w);
         for (std::size_t c = 0; c < o.size(); ++c) o[c] = merged(o[c], problem.o[at * o.size() + c], w);

@@ -294,7 +294,7 @@ TEST(SpanExtremes, WeightsAndSumsOfTheReferenceAreThoseOfTheSpecification) {
     EXPECT_EQ(m, of[i].x);
     double sum = 0;
     for (int32_t k = 0; k < cuda::kSpan; ++k) {
-      const Bf16 expected = k < seen ? narrow(cuda::span::weight(t[k], args.scale, m)) : Bf16{0};
+      const Bf16 expected = k < seen ? narrow(cuda::span::probability(t[k], args.scale, m)) : Bf16{0};
       ASSERT_EQ(p[i * cuda::kSpan + static_cast<std::size_t>(k)], expected) << "span " << i << ", key " << k;
       sum += widen(expected);
     }

@@ -48,7 +48,7 @@ TEST(Diff, FindsTheFirstDifferenceInAnyBit) {
   const std::vector<TokenInfo> a = {token(1, -0.5f), token(2, -1.0f), token(3, -2.0f)};
   std::vector<TokenInfo> b = a;
   EXPECT_EQ(first_difference(a, b), std::nullopt);
-  b[2].accepted_draft = true;  // of the run, not of the token
+  b[2].draft = DraftOutcome::kAccepted;  // of the run, not of the token
   EXPECT_EQ(first_difference(a, b), std::nullopt);
   b[1].logprob = std::nextafter(-1.0f, 0.0f);
   EXPECT_EQ(first_difference(a, b), 1u);

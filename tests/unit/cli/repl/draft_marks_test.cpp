@@ -13,17 +13,14 @@ const Tokenizer& tokenizer() {
   return tokenizer;
 }
 
-enum class Fate { kNone, kAccepted, kReplaced };
-
 // The tokens of " there was a girl" and how they came.
 class Answer {
  public:
-  void add(const std::string& text, Fate fate) {
+  void add(const std::string& text, DraftOutcome draft) {
     for (const std::int32_t id : tokenizer().encode(text, false)) {
       TokenInfo info;
       info.id = id;
-      info.accepted_draft = fate == Fate::kAccepted;
-      info.replaced_draft = fate == Fate::kReplaced;
+      info.draft = draft;
       delta.tokens.push_back(info);
     }
     delta.text += text;
@@ -38,25 +35,25 @@ DraftMarks marks() {
 
 TEST(DraftMarks, EachTokenHasItsOrigin) {
   Answer answer;
-  answer.add(" there", Fate::kNone);
-  answer.add(" was", Fate::kAccepted);
-  answer.add(" a", Fate::kNone);  // behind an accepted draft: the bonus token
-  answer.add(" girl", Fate::kReplaced);
-  answer.add(" named", Fate::kAccepted);
-  answer.add(" Clara", Fate::kReplaced);
-  answer.add(".", Fate::kNone);
+  answer.add(" there", DraftOutcome::kNone);
+  answer.add(" was", DraftOutcome::kAccepted);
+  answer.add(" a", DraftOutcome::kNone);  // behind an accepted draft: the bonus token
+  answer.add(" girl", DraftOutcome::kReplaced);
+  answer.add(" named", DraftOutcome::kAccepted);
+  answer.add(" Clara", DraftOutcome::kReplaced);
+  answer.add(".", DraftOutcome::kNone);
   const std::vector<MarkedText> pieces = marks().add(answer.delta);
   EXPECT_EQ(bracketed(pieces), " there[ was]< a>{ girl}[ named]{ Clara}.");
 }
 
-TEST(DraftMarks, TextThatIsHeldBackKeepsItsOrigin) {
+TEST(DraftMarks, TextThatIsWithheldKeepsItsOrigin) {
   DraftMarks marks = mortise::marks();
   Answer first, second;
-  first.add(" there", Fate::kAccepted);
-  first.add(" was", Fate::kNone);
+  first.add(" there", DraftOutcome::kAccepted);
+  first.add(" was", DraftOutcome::kNone);
   first.delta.text = " there w";  // the rest may become a stop string
   EXPECT_EQ(bracketed(marks.add(first.delta)), "[ there]< w>");
-  second.add(" a", Fate::kNone);
+  second.add(" a", DraftOutcome::kNone);
   second.delta.text = "as a";
   EXPECT_EQ(bracketed(marks.add(second.delta)), "<as> a");
 }
@@ -64,8 +61,8 @@ TEST(DraftMarks, TextThatIsHeldBackKeepsItsOrigin) {
 TEST(DraftMarks, AnEndTokenHasNoTextAndAStopStringCutsIt) {
   DraftMarks marks = mortise::marks();
   Answer answer;
-  answer.add(" there", Fate::kAccepted);
-  answer.add(" was", Fate::kAccepted);
+  answer.add(" there", DraftOutcome::kAccepted);
+  answer.add(" was", DraftOutcome::kAccepted);
   answer.delta.text = " there";
   answer.delta.stop_token = answer.delta.tokens.back().id;
   answer.delta.finish = FinishReason::kStop;
@@ -74,7 +71,7 @@ TEST(DraftMarks, AnEndTokenHasNoTextAndAStopStringCutsIt) {
 
 TEST(DraftMarks, TextThatNoTokenExplainsIsPlain) {
   Answer answer;
-  answer.add(" there", Fate::kAccepted);
+  answer.add(" there", DraftOutcome::kAccepted);
   answer.delta.text = "elsewhere";
   EXPECT_THAT(marks().add(answer.delta), ElementsAre(MarkedText{"elsewhere", TokenOrigin::kPlain}));
   EXPECT_THAT(marks().add(Delta()), IsEmpty());

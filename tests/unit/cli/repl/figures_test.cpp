@@ -20,7 +20,7 @@ EngineStats engine_stats() {
   EngineStats stats;
   stats.num_blocks = 100;
   stats.num_free_blocks = 50;
-  stats.num_cached_blocks = 20;
+  stats.num_cached_free_blocks = 20;
   stats.num_admitted_tokens = 300;
   stats.num_cached_tokens = 200;
   stats.num_preemptions = 2;
@@ -59,8 +59,8 @@ TEST(Figures, DraftsAreToldWhenThereAreAny) {
   Figures figures;
   EngineStats stats = engine_stats();
   EXPECT_THAT(figures.text(stats, limits()), Not(HasSubstr("drafts")));
-  stats.num_draft_tokens = 30;
-  stats.num_accepted_tokens = 10;
+  stats.num_drafts = 30;
+  stats.num_accepted = 10;
   stats.speculation.proposers.emplace_back().name = "ngram";
   stats.speculation.proposers[0].add(3, 1);
   const std::string text = figures.text(stats, limits());

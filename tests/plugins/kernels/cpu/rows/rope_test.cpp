@@ -28,7 +28,8 @@ void expect_reference(Rotate rotate, bool interleaved, std::size_t head_dim, std
         head[i] = x[h * stride + i];
       }
     }
-    reference::rope(sizeof(T) == 2, interleaved, head.data(), cos.data(), sin.data(), rotary_dim);
+    const auto pairs = interleaved ? reference::RopePairs::kInterleaved : reference::RopePairs::kHalves;
+    reference::rope<T>(pairs, head.data(), cos.data(), sin.data(), rotary_dim);
     for (std::size_t i = 0; i < rotary_dim; ++i) {
       if constexpr (sizeof(T) == 2) {
         expected[h * stride + i] = float_to_bf16(head[i]);

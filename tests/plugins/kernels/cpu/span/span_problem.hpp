@@ -228,7 +228,7 @@ class SpanProblem {
       tokens.numbers[i] *= tokens.scales[i / index(shape.head_dim)];
     return tokens.numbers;
   }
-  // Where a cache has block 0 of the layer and kv head that units read.
+  // Where a cache has block 0 of the layer and KV head that units read.
   const E* head(AlignedBuffer<E>& kv) const {
     return kv.data() + kLayer * layout.layer_elements + kHead * layout.head_elements;
   }
@@ -271,7 +271,7 @@ class SpanProblem {
     }
   }
 
-  // The same k and v for all kv heads.
+  // The same k and v for all KV heads.
   void write(const SpanSet& set, AlignedBuffer<E>& kv, std::size_t layer, const T* key, const T* value, int row_stride,
              int rows, const std::int64_t* slots) const {
     KvWrite w{};
