@@ -2,6 +2,7 @@
 // components.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -16,6 +17,7 @@ struct PluginFile {
   std::filesystem::path path;  // the path that was found
   std::string hash;            // XXH3-128 of its bytes, hex
   std::string id, vendor, version, license;
+  std::uint32_t abi_minor = 0;  // of the headers that it was built with
   std::vector<Component> components;
 };
 

@@ -64,7 +64,7 @@ void print_component(const Component& component, const PluginFile& file) {
   fmt::print("  summary       {}\n", component.summary);
   fmt::print("  file          {}\n", file.path.string());
   fmt::print("  plugin        {} {}, {}, {}, ABI {}.{}\n", file.id, file.version, file.vendor, file.license,
-             MORTISE_ABI_MAJOR, MORTISE_ABI_MINOR);
+             MORTISE_ABI_MAJOR, file.abi_minor);
   fmt::print("  capabilities  {}\n", join_names(capability_words(component.capabilities)));
   if (!component.numerics_id.empty()) fmt::print("  numerics      {}\n", component.numerics_id);
   if (component.kind == PartKind::kDevice) print_machine(component);

@@ -1,0 +1,63 @@
+# Covers: runtime/cli/plugin/check
+"""`mortise plugin check`: the conformance suite as a plugin's author runs it."""
+import json
+
+import pytest
+
+from conftest import BUILD
+
+
+def check(mortise, plugin, *args):
+    return mortise("plugin", "check", str(BUILD / f"{plugin}.so"), *args)
+
+
+@pytest.mark.parametrize("plugin", ["fcfs", "prefix_group", "ngram"])
+def test_built_in_plugins_pass_every_case_that_applies(mortise, plugin):
+    process = check(mortise, plugin, "--json")
+    report = json.loads(process.stdout)
+    assert [case for case in report["cases"] if case["outcome"] == "failed"] == []
+    assert process.returncode == 0 and report["passed"]
+    assert len({case["case"] for case in report["cases"]}) >= 30
+
+
+def test_a_part_without_its_required_options_is_not_judged_by_them(mortise):
+    process = check(mortise, "draft_model", "--case", "options.defaults")
+    assert process.returncode == 0
+    assert "the option 'path' has no default; give it with --options" in process.stdout
+
+
+def test_the_list_names_every_case_with_its_rule(mortise):
+    lines = mortise("plugin", "check", "--list").stdout.splitlines()
+    assert len(lines) >= 60
+    assert any(line.startswith("scheduler.long_request ") and line.endswith("A long request is not starved by short ones.")
+               for line in lines)
+
+
+def test_a_case_runs_alone_and_again(mortise):
+    one = check(mortise, "ngram", "--case", "proposer.batch", "--seed", "9")
+    assert one.returncode == 0 and one.stdout.splitlines()[-1] == "1 cases: 1 passed, 0 failed, 0 not applicable"
+    again = check(mortise, "ngram", "--reproduce", "ngram/proposer.batch/9")
+    assert again.returncode == 0 and "passed  ngram  proposer.batch" in again.stdout
+
+
+@pytest.mark.parametrize("args, text", [
+    ((), "name a plugin file, or --list"),
+    (("{plugin}", "--case", "scheduler.nothing"), "there is no case 'scheduler.nothing'; --list shows all"),
+    (("{plugin}", "--component", "other"), "has no component 'other'"),
+    (("{plugin}", "--options", "{{"), "--options"),
+    (("{plugin}", "--options", "[]"), "is no JSON object"),
+    (("{plugin}", "--reproduce", "nonsense"), "is no line of a report"),
+])
+def test_mistakes_are_told(mortise, args, text):
+    process = mortise("plugin", "check", *[arg.format(plugin=BUILD / "fcfs.so") for arg in args])
+    assert process.returncode == 1
+    assert text in process.stderr
+
+
+@pytest.mark.parametrize("content", [b"", b"\x7fELF", b"#!/bin/sh\nexit 0\n"])
+def test_a_file_that_is_no_plugin_fails_its_cases(mortise, tmp_path, content):
+    file = tmp_path / "odd.so"
+    file.write_bytes(content)
+    process = mortise("plugin", "check", str(file))
+    assert process.returncode == 1
+    assert "FAILED  file  file.exports" in process.stdout
