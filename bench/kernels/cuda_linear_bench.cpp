@@ -1,4 +1,4 @@
-// Products of the device cuda alone, at the shapes of an 8B model: bf16 beside quantised weights.
+// Products of the device cuda alone, at the shapes of an 8B model: bf16 beside quantised and FP8 weights.
 //   cuda_linear_bench [SHAPE | FORMAT | ROWS ...]      default: all, at 1 8 32 256 4096 rows
 // A figure is the median time of one product in a graph of several over different weights, so that the L2 has none of
 // them, divided by their number; each product may begin before the one before has ended, as in a step.
@@ -32,18 +32,19 @@ void require(cudaError_t status, const char* what) {
 struct Format {
   const char* name;
   int bits, group;  // 0 bits: bf16
+  bool fp8 = false;
   double bytes_of(std::int64_t n, std::int64_t k) const {
     const double values = static_cast<double>(n) * static_cast<double>(k) * (bits == 0 ? 16 : bits) / 8;
     const double groups = bits == 0 ? 0 : group == 0 ? 1 : static_cast<double>(k) / group;
-    return values + static_cast<double>(n) * groups * 5;
+    return values + static_cast<double>(n) * groups * (fp8 ? 4 : 5);
   }
 };
 struct Shape {
   const char* name;
   std::int64_t n, k;
 };
-constexpr Format kFormats[] = {
-    {"bf16", 0, 0}, {"int8", 8, 0}, {"int4-128", 4, 128}, {"int4-64", 4, 64}, {"int8-128", 8, 128}};
+constexpr Format kFormats[] = {{"bf16", 0, 0},       {"int8", 8, 0},      {"int4-128", 4, 128},     {"int4-64", 4, 64},
+                               {"int8-128", 8, 128}, {"fp8", 8, 0, true}, {"fp8-128", 8, 128, true}};
 constexpr Shape kShapes[] = {
     {"qkv", 6144, 4096}, {"o", 4096, 4096}, {"gate+up", 28672, 4096}, {"down", 4096, 14336}, {"head", 128256, 4096}};
 
@@ -74,6 +75,10 @@ class Gpu {
     source.group_size = format.group;
     source.num_parts = 1;
     source.parts = &pointer;
+    source.value_type = format.fp8 ? static_cast<std::int32_t>(MORTISE_F8_E4M3) : 0;
+    const mortise_quantized_matrix blocks = blocks_of(values, shape);
+    const mortise_quantized_matrix* const quantized = &blocks;
+    if (format.fp8 && format.group != 0) source.quantized = &quantized;
     mortise_weight* weight = nullptr;
     check(table().prepare_weight(device(), &source, &weight, &error_));
     return weight;
@@ -92,6 +97,27 @@ class Gpu {
   cudaStream_t stream() { return static_cast<cudaStream_t>(table().stream_native(device(), nullptr)); }
 
  private:
+  // The bytes of `values` as E4M3 numbers with a scale for 128 columns, as a checkpoint would hand them in.
+  static mortise_quantized_matrix blocks_of(const std::vector<std::uint16_t>& values, const Shape& shape) {
+    auto matrix = mortise::sized<mortise_quantized_matrix>();
+    matrix.n = shape.n;
+    matrix.k = shape.k;
+    matrix.bits = 8;
+    matrix.group_size = 128;
+    matrix.value_type = MORTISE_F8_E4M3;
+    matrix.context = const_cast<std::uint16_t*>(values.data());
+    matrix.read = [](void* context, int64_t n0, int64_t n1, uint8_t* out, float* scales, uint8_t*) {
+      const auto* const bits = static_cast<const std::uint16_t*>(context);
+      const std::int64_t rows = n1 - n0;
+      for (std::int64_t i = 0; i < rows * columns; ++i) {
+        out[i] = static_cast<std::uint8_t>((bits[i] >> 8 & 0x80u) | (0x30u + (bits[i] & 0xfu)));
+      }
+      std::fill(scales, scales + rows * ((columns + 127) / 128), 0.5f);
+    };
+    columns = shape.k;
+    return matrix;
+  }
+  static inline std::int64_t columns = 0;  // of the matrix that is read
   static const mortise_component& component() { return *mortise_plugin_entry_v0(nullptr)->components[0]; }
   static const mortise_device_table& table() { return *static_cast<const mortise_device_table*>(component().table); }
   mortise_device* device() const { return static_cast<mortise_device*>(instance_); }

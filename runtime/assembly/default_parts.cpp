@@ -124,7 +124,7 @@ class Candidate {
       return instance.table<mortise_model_table>()->dims(instance.handle<mortise_model>(), &dims, error);
     });
     if (numerics_id_of(part_, dims.dtype) == nullptr) return std::nullopt;
-    if (dims.weight_bits != 0 && numerics_id_of(part_, MORTISE_I8) == nullptr) return std::nullopt;
+    if (dims.weight_bits != 0 && numerics_id_of(part_, weight_class(dims)) == nullptr) return std::nullopt;
     const Component* attention = find_attention(dims);
     if (attention == nullptr) return std::nullopt;
     DefaultParts parts;

@@ -190,7 +190,7 @@ std::uint64_t check_fits_memory(const ModelShape& shape, const nlohmann::json& m
     return found != model_options.end() && *found == value;
   };
   const int float_bits = has("dtype", "f32") ? 32 : 16;
-  const int bits = has("weights", "int8") ? 8 : has("weights", "int4") ? 4 : float_bits;
+  const int bits = has("weights", "int8") || has("weights", "fp8") ? 8 : has("weights", "int4") ? 4 : float_bits;
   const std::uint64_t needed = device_bytes_of(shape, bits, float_bits);
   if (needed <= available_bytes) return needed;
   const char* fewer = bits > 8   ? ", or --set model.weights=int8 (or int4)"

@@ -145,10 +145,11 @@ std::shared_ptr<LimitProbes> Subject::make_probes() const {
     if (device_probes_ && (dims.dtype != MORTISE_BF16 || dims.weight_bits != 0)) device_probes_->leave_out_products();
     return device_probes_;
   }
+  const bool integers = dims.weight_bits != 0 && weight_class(dims) == MORTISE_I8;
   // As many bytes as a step reads, so that a model that fits a cache is compared with the cache.
   return std::make_shared<ProcessorProbes>(static_cast<std::size_t>(cost_.weight_bytes),
                                            static_cast<std::size_t>(std::max(device_.num_threads, 1)),
-                                           unit_of_isa(device_.isa, dims.weight_bits != 0 ? MORTISE_I8 : dims.dtype));
+                                           unit_of_isa(device_.isa, integers ? MORTISE_I8 : dims.dtype));
 }
 
 std::optional<Unit> unit_of_isa(std::string_view isa, std::int32_t dtype) {

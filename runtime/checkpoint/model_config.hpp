@@ -12,7 +12,7 @@
 //                    nothing about rope. Parameters nested by layer type ({"full_attention": {...}, ...}) stay as they
 //                    are.
 //
-//   quantization_config  {"quant_method", "bits", "group_size"}, see quantization.hpp. Absent: not quantised.
+//   quantization_config  {"quant_method", "bits", "group_size", "type"}, see quantization.hpp. Absent: not quantised.
 //
 // Everything else passes through: layer_types, sliding_window, use_sliding_window, max_window_layers, null values too.
 #pragma once

@@ -11,8 +11,11 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kSupported =
-    "supported are gptq (4 or 8 bits), awq (version gemm, 4 bits) and compressed-tensors (pack-quantized or "
-    "int-quantized, 4 or 8 bits); take such a checkpoint, or the unquantised one with weights = \"int8\"";
+    "supported are gptq (4 or 8 bits), awq (version gemm, 4 bits), compressed-tensors (pack-quantized or "
+    "int-quantized, 4 or 8 bits; float-quantized, 8 bits) and fp8 (E4M3, per tensor or in blocks of 128 x 128); take "
+    "such a checkpoint, or the unquantised one with weights = \"int8\"";
+
+constexpr std::int64_t kFp8Block = 128;
 
 // An object of the section, and its path for messages.
 struct Section {
@@ -43,6 +46,13 @@ struct Section {
     const std::int64_t bits = integer(key);
     if (bits != 4 && bits != 8) refuse(key);
     return static_cast<int>(bits);
+  }
+  // Blocks of 128 x 128 are the only ones. Returns whether there are blocks.
+  bool fp8_blocks(const char* key) const {
+    const json& value = member(object, key);
+    if (value.is_null()) return false;
+    if (value != json({kFp8Block, kFp8Block})) refuse(key);
+    return true;
   }
   // If it is -1 or absent, a row is one group.
   std::int64_t group_size() const {
@@ -80,12 +90,25 @@ QuantizationConfig read_awq(const Section& section) {
   return out;
 }
 
-void check_activations(const Section& group) {
+QuantizationConfig read_fp8(const Section& section) {
+  QuantizationConfig out;
+  out.layout = QuantizedLayout::kFp8;
+  out.bits = 8;
+  out.fp8 = true;
+  out.group_size = section.fp8_blocks("weight_block_size") ? kFp8Block : 0;
+  const std::string format = section.text("fmt", "e4m3");  // DeepSeek names it
+  if (format != "e4m3" && format != "float8_e4m3fn") section.refuse("fmt");
+  const std::string scheme = section.text("activation_scheme", "dynamic");  // either way activations stay as they are
+  if (scheme != "dynamic" && scheme != "static") section.refuse("activation_scheme");
+  return out;
+}
+
+void check_activations(const Section& group, const char* type) {
   const json& activations = member(group.object, "input_activations");
   if (!activations.is_null()) {
     const Section section{activations, group.path + ".input_activations"};
     if (!activations.is_object()) group.refuse("input_activations");
-    if (section.text("type", "int") != "int") section.refuse("type");
+    if (section.text("type", "int") != type) section.refuse("type");
     if (section.integer("num_bits") != 8) section.refuse("num_bits");
   }
   if (!member(group.object, "output_activations").is_null()) group.refuse("output_activations");
@@ -95,7 +118,10 @@ QuantizationConfig read_compressed_tensors(const Section& section) {
   QuantizationConfig out;
   out.layout = QuantizedLayout::kCompressedTensors;
   const std::string format = section.text("format", "");
-  if (format != "pack-quantized" && format != "int-quantized" && format != "naive-quantized") section.refuse("format");
+  if (format != "pack-quantized" && format != "int-quantized" && format != "naive-quantized" &&
+      format != "float-quantized") {
+    section.refuse("format");
+  }
   for (const char* key : {"sparsity_config", "transform_config"}) {
     const json& value = member(section.object, key);
     const bool nothing = value.empty() || (value.is_object() && member(value, "format") == "dense");
@@ -107,14 +133,25 @@ QuantizationConfig read_compressed_tensors(const Section& section) {
     const Section group{value, section.path + ".config_groups." + name};
     if (!value.is_object() || !member(value, "weights").is_object()) section.refuse("config_groups");
     const Section weights{member(value, "weights"), group.path + ".weights"};
-    if (weights.text("type", "int") != "int") weights.refuse("type");
+    const std::string type = weights.text("type", "int"), strategy = weights.text("strategy", "channel");
+    const bool fp8 = type == "float";
+    // Integers are in tensors of other types than E4M3, so the format and the type go together.
+    if ((type != "int" && !fp8) || fp8 == (format == "pack-quantized" || format == "int-quantized")) {
+      weights.refuse("type");
+    }
     const int bits = weights.bits("num_bits");
-    const std::string strategy = weights.text("strategy", "channel");
-    if (strategy != "group" && strategy != "channel" && strategy != "tensor") weights.refuse("strategy");
+    if (fp8 && bits != 8) weights.refuse("num_bits");
+    if (strategy != "channel" && strategy != "tensor" && strategy != (fp8 ? "block" : "group")) {
+      weights.refuse("strategy");
+    }
     if (weights.truth("dynamic")) weights.refuse("dynamic");
-    const std::int64_t group_size = strategy == "group" ? weights.group_size() : 0;
-    check_activations(group);
-    if (out.bits == 0) out.bits = bits, out.group_size = group_size;
+    std::int64_t group_size = strategy == "group" ? weights.group_size() : 0;
+    if (strategy == "block") {
+      if (!weights.fp8_blocks("block_structure")) weights.refuse("block_structure");
+      group_size = kFp8Block;
+    }
+    check_activations(group, type.c_str());
+    if (out.bits == 0) out.bits = bits, out.group_size = group_size, out.fp8 = fp8;
   }
   return out;
 }
@@ -137,10 +174,13 @@ std::optional<QuantizationConfig> normalise_quantization(json& config, const std
     out = read_awq(section);
   } else if (method == "compressed-tensors") {
     out = read_compressed_tensors(section);
+  } else if (method == "fp8") {
+    out = read_fp8(section);
   } else {
     section.refuse("quant_method");
   }
   config["quantization_config"] = {{"quant_method", method}, {"bits", out.bits}, {"group_size", out.group_size}};
+  if (out.fp8) config["quantization_config"]["type"] = "fp8";
   return out;
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 
 #include "error.hpp"
@@ -57,9 +58,12 @@ class QuantizedMatrix::Finder {
         return gptq();
       case QuantizedLayout::kAwq:
         return awq();
+      case QuantizedLayout::kFp8:
+        return fp8();
       case QuantizedLayout::kCompressedTensors:
         break;
     }
+    if (auto found = fp8()) return found;
     return compressed_tensors();
   }
 
@@ -208,6 +212,60 @@ class QuantizedMatrix::Finder {
     return out;
   }
 
+  std::optional<QuantizedMatrix> fp8() const {
+    const TensorView* weight = optional(".weight");
+    if (weight == nullptr || !weight->dtype_name.starts_with("F8_")) return std::nullopt;
+    if (weight->dtype != Dtype::kF8E4M3 || weight->shape.size() != 2 || weight->shape[0] < 1 || weight->shape[1] < 1 ||
+        weight->shape[1] >= kMaxColumns) {
+      wrong(".weight", *weight, "F8_E4M3 with two dimensions; take a checkpoint in E4M3, or the unquantised one");
+    }
+    QuantizedMatrix out;
+    out.fp8_ = true;
+    out.bits_ = 8;
+    out.values_ = weight;
+    out.values_by_row_ = true;
+    out.packing_ = Packing::kSignedBytes;
+    out.n_ = weight->shape[0];
+    out.k_ = weight->shape[1];
+    fp8_scales(optional(".weight_scale_inv") != nullptr ? ".weight_scale_inv" : ".weight_scale", out);
+    return out;
+  }
+
+  void fp8_scales(const char* suffix, QuantizedMatrix& out) const {
+    constexpr std::int64_t kBlock = 128;
+    const TensorView& tensor = need(suffix);
+    using Shape = std::vector<std::int64_t>;
+    const Shape& shape = tensor.shape;
+    const Shape blocks = {ceil_div(out.n_, kBlock), ceil_div(out.k_, kBlock)};
+    out.scales_ = &tensor;
+    out.scale_group_stride_ = 1;
+    out.group_size_ = out.k_;
+    bool known = is_float(tensor);
+    if (shape.empty() || shape == Shape{1} || shape == Shape{1, 1}) {
+      out.scale_row_stride_ = 0;
+    } else if (shape == Shape{out.n_} || shape == Shape{out.n_, 1}) {
+      out.scale_row_stride_ = 1;
+    } else if (shape == blocks) {
+      out.scale_rows_ = kBlock;
+      out.scale_row_stride_ = blocks[1];
+      out.group_size_ = std::min(kBlock, out.k_);
+    } else {
+      known = false;
+    }
+    if (!known) {
+      wrong(
+          suffix, tensor,
+          fmt::format("F32, BF16 or F16 [1] for the matrix, [{}, 1] for its rows, or [{}, {}] for blocks of 128 x 128",
+                      out.n_, blocks[0], blocks[1]));
+    }
+    const auto count = static_cast<std::int64_t>(tensor.bytes.size() / dtype_size(tensor.dtype));
+    for (std::int64_t i = 0; i < count; ++i) {
+      if (std::isfinite(float_element(tensor, i))) continue;
+      fail("{}: tensor {}{}: scale {} is not finite; the checkpoint is damaged: download it again", where_, stem_,
+           suffix, i);
+    }
+  }
+
   void packed_values(QuantizedMatrix& out) const {
     out.values_ = &words(".weight_packed");
     out.words_along_k_ = true;
@@ -285,6 +343,10 @@ std::uint8_t QuantizedMatrix::in_word(const TensorView& tensor, std::int64_t wor
 // Reads word by word, each row of the tensor from left to right, so that the file is read in order.
 void QuantizedMatrix::read_values(std::int64_t n0, std::int64_t n1, std::uint8_t* values) const {
   const std::int64_t per_word = 32 / bits_;
+  if (fp8_) {
+    std::memcpy(values, values_->bytes.data() + n0 * k_, static_cast<std::size_t>((n1 - n0) * k_));
+    return;
+  }
   const auto put = [&](std::int64_t n, std::int64_t k, std::uint8_t value) {
     const std::int64_t j = positions_.empty() ? k : positions_[static_cast<std::size_t>(k)];
     values[(n - n0) * k_ + j] = value;
@@ -333,7 +395,7 @@ std::uint8_t QuantizedMatrix::zero(std::int64_t n, std::int64_t g) const {
 }
 
 float QuantizedMatrix::scale(std::int64_t n, std::int64_t g) const {
-  return float_element(*scales_, n * scale_row_stride_ + g * scale_group_stride_);
+  return float_element(*scales_, n / scale_rows_ * scale_row_stride_ + g * scale_group_stride_);
 }
 
 void QuantizedMatrix::read(std::int64_t n0, std::int64_t n1, std::uint8_t* values, float* scales,
@@ -342,7 +404,7 @@ void QuantizedMatrix::read(std::int64_t n0, std::int64_t n1, std::uint8_t* value
   for (std::int64_t n = n0; n < n1; ++n) {
     for (std::int64_t g = 0; g < groups(); ++g) {
       *scales++ = scale(n, g);
-      *zeros++ = zero(n, g);
+      if (!fp8_) *zeros++ = zero(n, g);
     }
   }
 }

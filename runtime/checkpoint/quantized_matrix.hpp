@@ -1,6 +1,7 @@
 // runtime/checkpoint/quantized_matrix.hpp: reads a matrix of a quantised checkpoint in any of the supported formats, as
 // rows of values, scales and zero points:
 //   w[n, order[j]] = scale[n, g] * (value[n, j] - zero[n, g]),  g = j / group_size
+//   w[n, j]        = scale[n, g] * value[n, j]                  for E4M3, which has no zero points and no order
 // The tensors of "P.weight" with their shapes, by format. A word of 32 bits holds W = 32 / bits values, lowest bits
 // first:
 //   gptq        P.qweight i32 [K/W, N], word = W neighbouring k; P.qzeros i32 [groups, N/W], word = W neighbouring n;
@@ -12,6 +13,10 @@
 //               W neighbouring n, or i8 [N, groups]; P.weight_g_idx i32 [K], may be absent. Values are signed +
 //               2^(bits-1).
 //   compressed-tensors, int8     P.weight i8 [N, K], the rest as above, zero points i8
+//   fp8 and compressed-tensors, float   P.weight E4M3 [N, K]; P.weight_scale_inv or, if there is none, P.weight_scale,
+//   a
+//               factor in spite of the name: [1] or no dimension (tensor), [N] or [N, 1] (channel), or [ceil(N/128),
+//               ceil(K/128)] (block)
 // Checked against excerpts of public code: packing and unpacking in QuantLinear (gptq; its zero points wrap around),
 // pack_awq and unpack_awq, and compressed-tensors' PackedQuantizationCompressor. Not checked against vLLM's loaders,
 // nor against a released checkpoint.
@@ -40,10 +45,12 @@ class QuantizedMatrix {
   std::int64_t rows() const { return n_; }
   std::int64_t columns() const { return k_; }
   int bits() const { return bits_; }
+  bool fp8() const { return fp8_; }                                  // values are the bits of E4M3 numbers
   std::int64_t group_size() const { return group_size_; }            // columns() if a row is one group
   const std::vector<std::int32_t>& order() const { return order_; }  // empty: 0, 1, 2, ..
 
-  // Reads rows [n0, n1): values [n1 - n0, K], scales and zeros [n1 - n0, groups]. Thread-safe.
+  // Reads rows [n0, n1): values [n1 - n0, K], scales and zeros [n1 - n0, groups]. E4M3 leaves zeros as they are.
+  // Thread-safe.
   void read(std::int64_t n0, std::int64_t n1, std::uint8_t* values, float* scales, std::uint8_t* zeros) const;
 
  private:
@@ -64,6 +71,7 @@ class QuantizedMatrix {
 
   std::int64_t n_ = 0, k_ = 0;
   int bits_ = 0;
+  bool fp8_ = false;
   std::int64_t group_size_ = 0;
   std::vector<std::int32_t> order_;      // column j of the values is column order_[j] of the matrix
   std::vector<std::int32_t> positions_;  // the inverse of order_
@@ -74,6 +82,7 @@ class QuantizedMatrix {
   Packing packing_ = Packing::kColumns;
   const TensorView* scales_ = nullptr;
   std::int64_t scale_row_stride_ = 0, scale_group_stride_ = 0;
+  std::int64_t scale_rows_ = 1;  // rows that share their scales
   const TensorView* zeros_ = nullptr;
   Packing zero_packing_ = Packing::kConstant;
   bool zeros_by_group_ = false;  // [groups, N/W]; otherwise [N/W, groups]

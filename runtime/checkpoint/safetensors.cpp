@@ -26,10 +26,10 @@ struct DtypeInfo {
   std::size_t size;
 };
 constexpr DtypeInfo kDtypes[] = {
-    {"BOOL", Dtype::kBool, 1}, {"U8", Dtype::kU8, 1},   {"I8", Dtype::kI8, 1},     {"I16", Dtype::kI16, 2},
-    {"U16", Dtype::kU16, 2},   {"I32", Dtype::kI32, 4}, {"U32", Dtype::kU32, 4},   {"I64", Dtype::kI64, 8},
-    {"U64", Dtype::kU64, 8},   {"F16", Dtype::kF16, 2}, {"BF16", Dtype::kBf16, 2}, {"F32", Dtype::kF32, 4},
-    {"F64", Dtype::kF64, 8},
+    {"BOOL", Dtype::kBool, 1}, {"U8", Dtype::kU8, 1},          {"I8", Dtype::kI8, 1},     {"I16", Dtype::kI16, 2},
+    {"U16", Dtype::kU16, 2},   {"I32", Dtype::kI32, 4},        {"U32", Dtype::kU32, 4},   {"I64", Dtype::kI64, 8},
+    {"U64", Dtype::kU64, 8},   {"F16", Dtype::kF16, 2},        {"BF16", Dtype::kBf16, 2}, {"F32", Dtype::kF32, 4},
+    {"F64", Dtype::kF64, 8},   {"F8_E4M3", Dtype::kF8E4M3, 1},
 };
 
 Dtype dtype_of(std::string_view name) {

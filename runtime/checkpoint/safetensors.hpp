@@ -33,6 +33,7 @@ enum class Dtype : std::uint8_t {
   kBf16,
   kF32,
   kF64,
+  kF8E4M3,
   kOther
 };
 

@@ -260,7 +260,10 @@ const mortise_weight_cache_table* ModelStack::open_weight_cache() {
   }
   const std::string folder = checkpoint().folder().string();
   std::string format = dtype_name(dims().dtype);
-  if (dims().weight_bits != 0) format += fmt::format("-int{}-{}", dims().weight_bits, dims().weight_group_size);
+  if (dims().weight_bits != 0) {
+    format += fmt::format("-{}{}-{}", dims().weight_type == MORTISE_F8_E4M3 ? "fp" : "int", dims().weight_bits,
+                          dims().weight_group_size);
+  }
   mortise_weight_cache_args args{};
   args.struct_size = sizeof args;
   args.folder = {folder.data(), folder.size()};
@@ -281,7 +284,19 @@ void ModelStack::name_tuning_folder() {
   });
 }
 
+// Tells once if the checkpoint has scales that nothing here uses: activations and KV are not in FP8.
+void ModelStack::tell_unused_scales() const {
+  if (!checkpoint().config().quantization || !checkpoint().config().quantization->fp8) return;
+  for (const auto& [name, view] : checkpoint().tensors()) {
+    if (!name.ends_with(".input_scale") && !name.ends_with(".k_scale") && !name.ends_with(".v_scale")) continue;
+    spdlog::info("{}: scales for activations and KV ({}, ...) are not used: only weights are in FP8",
+                 checkpoint().folder().string(), name);
+    return;
+  }
+}
+
 void ModelStack::load_weights() {
+  tell_unused_scales();
   name_tuning_folder();
   const mortise_weight_cache_table* const cache = open_weight_cache();
   WeightReader weights(checkpoint());
@@ -350,11 +365,16 @@ const char* dtype_name(std::int32_t dtype) {
   return dtype == MORTISE_BF16 ? "bf16" : dtype == MORTISE_I8 ? "int8" : "f32";
 }
 
-// Returns "bf16", "int8", "int4 in groups of 64".
+// Returns "bf16", "int8", "int4 in groups of 64", "fp8 in groups of 128".
 std::string weight_format(const mortise_model_dims& dims) {
   if (dims.weight_bits == 0) return dtype_name(dims.dtype);
-  const std::string bits = fmt::format("int{}", dims.weight_bits);
+  const std::string bits =
+      dims.weight_type == MORTISE_F8_E4M3 ? std::string("fp8") : fmt::format("int{}", dims.weight_bits);
   return dims.weight_group_size == 0 ? bits : fmt::format("{} in groups of {}", bits, dims.weight_group_size);
+}
+
+std::int32_t weight_class(const mortise_model_dims& dims) {
+  return dims.weight_type == MORTISE_F8_E4M3 ? MORTISE_F8_E4M3 : MORTISE_I8;
 }
 
 }  // namespace mortise

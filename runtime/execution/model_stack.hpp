@@ -102,6 +102,7 @@ class ModelStack {
   const mortise_graph_table* graph_table() const;
   const mortise_weight_cache_table* open_weight_cache();
   void name_tuning_folder();
+  void tell_unused_scales() const;
 
   const std::shared_ptr<const PartInstance> device_;
   std::shared_ptr<OpenModel> model_;
@@ -145,7 +146,9 @@ std::uint64_t vocabulary_hash(const Tokenizer& tokenizer);
 std::int32_t kv_dtype(KvDtype wanted, const mortise_model_dims& dims);
 // "bf16", "f32", "int8".
 const char* dtype_name(std::int32_t dtype);
-// "bf16", "int8", "int4 in groups of 64".
+// "bf16", "int8", "int4 in groups of 64", "fp8 in groups of 128".
 std::string weight_format(const mortise_model_dims& dims);
+// The type whose numerics id says how a device multiplies by the quantised weights. REQUIRES: dims.weight_bits != 0.
+std::int32_t weight_class(const mortise_model_dims& dims);
 
 }  // namespace mortise

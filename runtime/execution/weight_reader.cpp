@@ -23,6 +23,8 @@ std::int32_t abi_dtype(Dtype dtype) {
       return MORTISE_I32;
     case Dtype::kI64:
       return MORTISE_I64;
+    case Dtype::kF8E4M3:
+      return MORTISE_F8_E4M3;
     default:
       return 0;
   }
@@ -88,6 +90,7 @@ mortise_status WeightReader::get_quantized(void* context, mortise_string_view na
     result.k = kept.columns();
     result.bits = kept.bits();
     result.group_size = static_cast<std::int32_t>(kept.group_size());
+    result.value_type = kept.fp8() ? MORTISE_F8_E4M3 : 0;
     result.order = kept.order().empty() ? nullptr : kept.order().data();
     result.context = const_cast<QuantizedMatrix*>(&kept);
     result.read = read_quantized_rows;

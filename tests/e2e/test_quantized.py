@@ -11,7 +11,7 @@ import pytest
 from conftest import SOURCE
 
 HIDDEN, INTERMEDIATE, VOCAB, GROUP = 64, 128, 4096, 32
-TYPES = {"F32": "f", "I32": "i", "I64": "q", "I8": "b"}
+TYPES = {"F32": "f", "I32": "i", "I64": "q", "I8": "b", "F8_E4M3": "B"}
 SHAPES = {"self_attn.q_proj": (64, 64), "self_attn.k_proj": (32, 64), "self_attn.v_proj": (32, 64), "self_attn.o_proj": (64, 64),
           "mlp.gate_proj": (128, 64), "mlp.up_proj": (128, 64), "mlp.down_proj": (64, 128)}
 WORDS = "Once upon a time there was a clever otter named Miro who lived near the hill".split()
@@ -19,7 +19,7 @@ WORDS = "Once upon a time there was a clever otter named Miro who lived near the
 
 def write_safetensors(path, tensors):
     header, data = {}, b""
-    for name, (dtype, shape, values) in sorted(tensors.items(), key=lambda item: item[1][0] != "I64"):
+    for name, (dtype, shape, values) in sorted(tensors.items(), key=lambda item: -array.array(TYPES[item[1][0]]).itemsize):
         raw = array.array(TYPES[dtype], values).tobytes()
         header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(raw)]}
         data += raw
@@ -56,6 +56,35 @@ class Matrix:
 
     def dequantised(self):
         return [s[g] * (v - z[g]) for row, s, z in zip(self.q, self.scale, self.zero) for v, g in zip(row, self.g_idx)]
+
+
+class Fp8Matrix:
+    """E4M3 numbers with a scale of the matrix, of each row, or of each 128 x 128."""
+
+    def __init__(self, draw, n, k, strategy):
+        self.n, self.k = n, k
+        self.rows, self.columns = (128, 128) if strategy == "block" else (1, k) if strategy == "channel" else (n, k)
+        number = lambda: draw.choice((0, 128)) | (draw.choice((0, 4, 5, 6, 7)) << 3) | draw.randrange(8)
+        self.bits = [[number() for _ in range(k)] for _ in range(n)]
+        self.scale = [[draw.uniform(0.7, 1.7) / k**0.5 for _ in range(0, k, self.columns)] for _ in range(0, n, self.rows)]
+
+    @staticmethod
+    def value(bits):
+        exponent, mantissa = bits >> 3 & 15, bits & 7
+        magnitude = mantissa * 2**-9 if exponent == 0 else (8 + mantissa) * 2.0 ** (exponent - 10)
+        return -magnitude if bits & 128 else magnitude
+
+    def dequantised(self):
+        return [self.scale[i // self.rows][j // self.columns] * self.value(b)
+                for i, row in enumerate(self.bits) for j, b in enumerate(row)]
+
+
+def fp8(m, name):
+    block = m.rows == 128 and m.columns == 128
+    shape = [1] if m.rows == m.n else [len(m.scale), len(m.scale[0])]
+    return {name + ".weight": ("F8_E4M3", [m.n, m.k], sum(m.bits, [])),
+            name + (".weight_scale_inv" if block else ".weight_scale"): ("F32", shape, sum(m.scale, [])),
+            name + ".input_scale": ("F32", [1], [0.1])}
 
 
 def gptq(m, name):
@@ -98,6 +127,18 @@ def compressed(format, bits):
             "config_groups": {"group_0": {"targets": ["Linear"], "weights": weights}}}
 
 
+def float_quantized(strategy):
+    weights = {"num_bits": 8, "type": "float", "strategy": strategy}
+    return {"quant_method": "compressed-tensors", "format": "float-quantized",
+            "config_groups": {"group_0": {"targets": ["Linear"], "weights": weights,
+                                          "input_activations": {"num_bits": 8, "type": "float", "strategy": "token", "dynamic": True}}}}
+
+
+FP8_LAYOUTS = {
+    "block": {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [128, 128]},
+    "tensor": {"quant_method": "fp8", "activation_scheme": "static"},
+    "channel": float_quantized("channel"),
+}
 LAYOUTS = {
     "gptq4": (gptq, 4, False, {"quant_method": "gptq", "bits": 4, "group_size": GROUP, "desc_act": False, "sym": False}),
     "gptq4_act_order": (gptq, 4, True, {"quant_method": "gptq", "bits": 4, "group_size": GROUP, "desc_act": True, "sym": False}),
@@ -111,8 +152,19 @@ LAYOUTS = {
 
 def write_models(folder, layout):
     """folder/quantized and folder/plain: the same model, its matrices quantised and as f32."""
-    pack_matrix, bits, act_order, section = LAYOUTS[layout]
     draw = random.Random(layout)
+    if layout in FP8_LAYOUTS:
+        # Wider, so that a row has several blocks of 128.
+        shapes = {"mlp.gate_proj": (320, 64), "mlp.up_proj": (320, 64), "mlp.down_proj": (64, 320)}
+        write_model_pair(folder, FP8_LAYOUTS[layout], draw, {**SHAPES, **shapes}, 320, fp8,
+                         lambda n, k: Fp8Matrix(draw, n, k, layout))
+        return
+    pack_matrix, bits, act_order, section = LAYOUTS[layout]
+    # Each in an order of its own: q, k and v cannot be one weight, which GPTQ allows but does not do.
+    write_model_pair(folder, section, draw, SHAPES, INTERMEDIATE, pack_matrix, lambda n, k: Matrix(draw, n, k, bits, act_order))
+
+
+def write_model_pair(folder, section, draw, shapes, intermediate, pack_matrix, draw_matrix):
     normal = lambda count, mean, deviation: [draw.gauss(mean, deviation) for _ in range(count)]
     shared = {"model.embed_tokens.weight": ("F32", [VOCAB, HIDDEN], normal(VOCAB * HIDDEN, 0, 0.3)),
               "model.norm.weight": ("F32", [HIDDEN], normal(HIDDEN, 1, 0.1))}
@@ -120,13 +172,12 @@ def write_models(folder, layout):
     for layer in ("model.layers.0.", "model.layers.1."):
         for norm in ("input_layernorm", "post_attention_layernorm"):
             plain[layer + norm + ".weight"] = quantized[layer + norm + ".weight"] = ("F32", [HIDDEN], normal(HIDDEN, 1, 0.1))
-        for name, (n, k) in SHAPES.items():
-            # Each in an order of its own: q, k and v cannot be one weight, which GPTQ allows but does not do.
-            matrix = Matrix(draw, n, k, bits, act_order)
+        for name, (n, k) in shapes.items():
+            matrix = draw_matrix(n, k)
             quantized.update(pack_matrix(matrix, layer + name))
             plain[layer + name + ".weight"] = ("F32", [n, k], matrix.dequantised())
     config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "torch_dtype": "float32", "hidden_size": HIDDEN,
-              "intermediate_size": INTERMEDIATE, "num_attention_heads": 4, "num_key_value_heads": 2, "num_hidden_layers": 2,
+              "intermediate_size": intermediate, "num_attention_heads": 4, "num_key_value_heads": 2, "num_hidden_layers": 2,
               "vocab_size": VOCAB, "max_position_embeddings": 256, "rms_norm_eps": 1e-5, "tie_word_embeddings": True}
     for name, tensors in (("plain", plain), ("quantized", quantized)):
         (folder / name).mkdir()
@@ -155,22 +206,36 @@ def test_a_quantised_checkpoint_scores_as_its_matrices_do(layout, tmp_path, json
     assert 0 < worst < 0.05 * spread, (worst, spread)  # 0: the matrices were not quantised at all
 
 
+@pytest.mark.parametrize("layout", FP8_LAYOUTS)
+def test_an_fp8_checkpoint_scores_as_its_matrices_do(layout, tmp_path, mortise, jsonl, pipeline):
+    write_models(tmp_path, layout)
+    plain = logprobs(jsonl, pipeline(path=tmp_path / "plain"))
+    quantized = logprobs(jsonl, pipeline(path=tmp_path / "quantized"))
+    worst = max(abs(a - b) for a, b in zip(plain, quantized, strict=True))
+    spread = max(plain) - min(plain)
+    assert 0 < worst < 1e-4 * spread, (worst, spread)  # activations are not rounded
+    process = mortise("run", pipeline(path=tmp_path / "quantized"), "-p", "Once", "--max-tokens", 2, env={"MORTISE_LOG": "info"})
+    assert process.stderr.count("scales for activations and KV (model.layers.0.mlp.down_proj.input_scale, ...) are not used:") == 1
+
+
 def test_weights_made_at_load_change_the_fingerprint_and_little_else(mortise, jsonl, pipeline):
-    scripts = {"": "", "int8": ', weights = "int8"', "int4": ', weights = "int4"', "g32": ', weights = "int4", group_size = 32'}
+    scripts = {"": "", "int8": ', weights = "int8"', "int4": ', weights = "int4"',
+               "fp8": ', weights = "fp8"', "g32": ', weights = "int4", group_size = 32'}
     answers, scores = {}, {}
     for name, option in scripts.items():
         script = pipeline(model=option)
         answers[name] = json.loads(mortise("run", script, "-p", "Q: 23 + 58 = ? A:", "--max-tokens", 2, "--temperature", 0,
                                            "--json").stdout)
         scores[name] = sum(logprobs(jsonl, script))
-    assert len({answer["system_fingerprint"] for answer in answers.values()}) == 4
+    assert len({answer["system_fingerprint"] for answer in answers.values()}) == 5
     assert answers["int8"]["text"] == answers[""]["text"]
     assert 0 < abs(scores["int8"] - scores[""]) < abs(scores[""]) * 0.1
+    assert 0 < abs(scores["fp8"] - scores[""]) < abs(scores[""]) * 0.1
     assert 0 < abs(scores["int4"] - scores[""]) < abs(scores[""]) * 0.3
 
 
 def test_quantised_weights_have_the_same_bits_on_every_instruction_set_and_thread_count(mortise, pipeline):
-    for weights in ("int8", "int4"):
+    for weights in ("int8", "int4", "fp8"):
         texts = set()
         for isa in ("", "portable", "avx2", "avx512"):
             for threads in (1, 2):
@@ -195,4 +260,4 @@ def test_mistakes_say_what_is_expected(mortise, pipeline, tmp_path):
     assert '"int8" for a checkpoint that is quantised already; leave `weights` out' in text
     config = tmp_path / "quantized/config.json"
     config.write_text(config.read_text().replace('"awq"', '"bitsandbytes"'))
-    assert "supported are gptq (4 or 8 bits), awq (version gemm, 4 bits)" in error(path=tmp_path / "quantized")
+    assert "supported are gptq (4 or 8 bits), awq (version gemm, 4 bits), compressed-tensors" in error(path=tmp_path / "quantized")

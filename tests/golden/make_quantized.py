@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 
 OUT = Path(__file__).resolve().parent / "quantized"
-TYPES = {"int8": "I8", "int32": "I32", "int64": "I64", "float16": "F16", "float32": "F32", "float64": "F64",
-         "uint16": "BF16"}  # uint16: the bits of bfloat16
+TYPES = {"uint8": "F8_E4M3", "int8": "I8", "int32": "I32", "int64": "I64", "float16": "F16", "float32": "F32", "float64": "F64",
+         "uint16": "BF16"}  # uint16: the bits of bfloat16; uint8: those of E4M3
 
 
 def write_safetensors(path, tensors):
@@ -126,6 +126,43 @@ def compressed(rng, n, k, bits, group, sym, packed=True, act_order=False, strate
     return config, tensors, w
 
 
+def e4m3(bits):
+    """The numbers of E4M3 (OCP 8-bit floating point): exponent bias 7, no infinity."""
+    exponent, mantissa = bits >> 3 & 15, (bits & 7).astype(np.float64)
+    magnitude = np.where(exponent == 0, mantissa * 2.0**-9, (8 + mantissa) * 2.0 ** (exponent.astype(np.float64) - 10))
+    return np.where(bits & 128, -magnitude, magnitude)
+
+
+def fp8(rng, n, k, strategy, method, scale_type=np.float32):
+    """transformers' FineGrainedFP8 (weight_scale_inv of blocks, which multiplies), vLLM's fp8 (weight_scale and input_scale of
+    the matrix), compressed-tensors FloatQuantizationCompressor and its block strategy."""
+    bits = rng.integers(0, 127, (n, k)) | rng.integers(0, 2, (n, k)) << 7  # 127 is NaN
+    blocks = (-(-n // 128), -(-k // 128))
+    shape = {"tensor": (1, 1), "channel": (n, 1), "block": blocks}[strategy]
+    scale = np.ldexp(rng.integers(128, 256, shape).astype(np.float64), -14)  # 8 bits: exact in every type
+    rows, columns = (np.arange(n) // 128, np.arange(k) // 128) if strategy == "block" else (np.arange(n) * (shape[0] > 1), np.zeros(k, int))
+    w = scale[rows][:, columns] * e4m3(bits)
+    name = "p.weight_scale_inv" if method == "fp8" and strategy == "block" else "p.weight_scale"
+    stored = scale[0, :1] if strategy == "tensor" else scale
+    tensors = {"p.weight": bits.astype(np.uint8), name: bf16_bits(stored) if scale_type is None else stored.astype(scale_type)}
+    if method == "fp8":
+        config = {"quant_method": "fp8", "activation_scheme": "dynamic"}
+        if strategy == "block":
+            config |= {"fmt": "e4m3", "weight_block_size": [128, 128]}
+        else:
+            config["activation_scheme"] = "static"
+            tensors[name] = tensors[name].reshape(())
+            tensors["p.input_scale"] = np.float32([0.25]).reshape(())
+        return config, tensors, w
+    weights = {"num_bits": 8, "type": "float", "symmetric": True, "strategy": strategy, "dynamic": False,
+               "block_structure": [128, 128] if strategy == "block" else None}
+    inputs = {"num_bits": 8, "type": "float", "symmetric": True, "strategy": "token", "dynamic": True}
+    config = {"quant_method": "compressed-tensors", "format": "float-quantized", "quantization_status": "compressed",
+              "ignore": ["lm_head"], "config_groups": {"group_0": {"targets": ["Linear"], "weights": weights,
+                                                                   "input_activations": inputs, "output_activations": None}}}
+    return config, tensors, w
+
+
 CASES = {
     "gptq4_sym": lambda rng: gptq(rng, 24, 128, 4, 32, sym=True),
     "gptq4_act_order": lambda rng: gptq(rng, 40, 192, 4, 64, sym=False, act_order=True),
@@ -141,6 +178,11 @@ CASES = {
     "int8_channel": lambda rng: compressed(rng, 17, 65, 8, None, sym=True, packed=False),
     "int8_asym": lambda rng: compressed(rng, 17, 64, 8, None, sym=False, packed=False),
     "int8_tensor": lambda rng: compressed(rng, 9, 33, 8, None, sym=True, packed=False, strategy="tensor"),
+    "fp8_block": lambda rng: fp8(rng, 150, 200, "block", "fp8"),
+    "fp8_tensor": lambda rng: fp8(rng, 13, 40, "tensor", "fp8"),
+    "fp8_compressed_tensor": lambda rng: fp8(rng, 13, 40, "tensor", "compressed-tensors"),
+    "fp8_compressed_channel": lambda rng: fp8(rng, 17, 130, "channel", "compressed-tensors", None),
+    "fp8_compressed_block": lambda rng: fp8(rng, 129, 257, "block", "compressed-tensors", None),
 }
 
 

@@ -1,7 +1,7 @@
 """Log probabilities against transformers, where that is installed (a GPU machine): the demo model, the golden models and variants of each.
 
     transformers_parity.py MORTISE [DEVICE [NAME ...]]      DEVICE: the constructor of the pipeline's device, cpu by default
-                                                            NAME: demo, or a golden model; all when none is named
+                                                            NAME: demo, fp8, or a golden model; all when none is named
 
 Every token of a prompt (prefill) and of 64 more that mortise generates greedily (decode), in bf16, is held against transformers in
 f32 from the same weights, rounded to bf16. A difference counts in units of the largest logit of its row. What bf16 loses is measured
@@ -11,6 +11,8 @@ mean. Two right implementations round at different places, so mortise may differ
 - MEAN_RATIO times that in the mean: the mean of such noise over 111 tokens and more moves by a tenth or two, since they repeat each other;
 - LARGEST_RATIO times that at most: the largest of so many moves by more;
 - and the logit of a token that it generates may be below the best one by twice as much, since both may be off.
+
+FP8 checkpoints are held against the matrices that they stand for, in f32 and not rounded to bf16.
 
 Then each part of the model is broken in transformers (no bias, no window, ...): a break that stayed within the bounds would show that
 they prove nothing. A golden model that DEVICE does not serve is named with the reason, and the only reason that counts is the size of
@@ -96,12 +98,13 @@ class Reference:
         return max(float(gap[num - 1:].max()) for gap, num in zip(gaps, num_prompt_tokens))
 
 
-def compare(name, mortise, device, checkpoint, prompts, breakages):
-    """Prints a line and returns whether all is well. Throws Refused."""
+def compare(name, mortise, device, checkpoint, prompts, breakages, model=None):
+    """Prints a line and returns whether all is well. `model`: what the checkpoint stands for; if not given, it is loaded. Throws
+    Refused."""
     results = ours(mortise, device, checkpoint, prompts)
     for prompt, (tokens, logprobs) in zip(prompts, results):
         assert len(tokens) == len(prompt) + checkpoints.NUM_GREEDY and len(logprobs) == len(tokens) - 1, f"{name}: tokens are missing"
-    model = checkpoints.load(checkpoint)
+    model = model or checkpoints.load(checkpoint)
     reference = Reference(model, [tokens for tokens, _ in results])
     found = reference.differences(torch.tensor([x for _, logprobs in results for x in logprobs]))
     noise = reference.of_model(checkpoints.in_bf16(model))
@@ -150,13 +153,26 @@ def demo(mortise, device):
     return compare("demo", mortise, device, checkpoint, [tokenizer(text)["input_ids"] for text in DEMO_TEXTS], lambda model: {})
 
 
+def fp8(mortise, device):
+    good = True
+    for name in checkpoints.FP8_MODELS:
+        for strategy in checkpoints.FP8_STRATEGIES:
+            with tempfile.TemporaryDirectory() as folder:
+                own, plain = Path(folder) / "fp8", Path(folder) / "plain"
+                checkpoints.write_fp8(name, strategy, own, plain)
+                good &= compare(f"{name}, fp8 by {strategy}", mortise, device, own, [checkpoints.prompt_of(name)],
+                                checkpoints.fp8_breakages, checkpoints.load_f32(plain))
+    return good
+
+
 def main():
     mortise, device, *names = [*sys.argv[1:2], *(sys.argv[2:] or ["cpu"])]
-    known = ["demo", *checkpoints.golden_names()]
+    known = ["demo", "fp8", *checkpoints.golden_names()]
+    own = {"demo": demo, "fp8": fp8}
     if unknown := set(names) - set(known):
         raise SystemExit(f"no checkpoint {', '.join(sorted(unknown))}; there are {', '.join(known)}")
     transformers.utils.logging.disable_progress_bar()
-    results = {name: demo(mortise, device) if name == "demo" else golden(name, mortise, device) for name in names or known}
+    results = {name: own[name](mortise, device) if name in own else golden(name, mortise, device) for name in names or known}
     failed = [name for name, good in results.items() if not good]
     print(f"{len(results) - len(failed)} of {len(results)} checkpoints with their variants agree on {device}" +
           (f"; not: {', '.join(failed)}" if failed else ""))

@@ -1,5 +1,6 @@
 #include "random_model.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -21,6 +22,7 @@ struct Shape {
   std::int64_t window = 0;
   bool tied = false;
   std::int64_t vocab = 4096;  // the demo tokenizer's; ids above it have no text
+  const char* fp8 = nullptr;  // the layers' matrices are E4M3, with scales by "block", "channel" or "tensor"
 };
 
 constexpr std::int64_t kPositions = 2048;
@@ -33,6 +35,8 @@ constexpr Shape kShapes[] = {
     {"llama f32", "llama", "float32", 64, 2, 2, 32, 96, 1},
     {"opt bf16 tied", "opt", "bfloat16", 64, 4, 4, 16, 96, 2, 0, true},
     {"gpt2 f32 tied", "gpt2", "float32", 48, 6, 6, 8, 192, 1, 0, true},
+    {"qwen3 fp8 blocks", "qwen3", "bfloat16", 192, 4, 2, 48, 320, 1, 0, false, 4096, "block"},
+    {"llama fp8 channels", "llama", "bfloat16", 64, 4, 2, 16, 160, 2, 0, false, 4096, "channel"},
 };
 
 constexpr Shape kGpuShapes[] = {
@@ -50,6 +54,9 @@ constexpr Shape kGpuShapes[] = {
     {"llama f16 heads of 64, in bf16", "llama", "float16", 64, 4, 2, 64, 96, 1},
     {"llama f32 heads of 128, in bf16", "llama", "float32", 64, 2, 1, 128, 96, 1},
     {"llama bf16 heads of 256", "llama", "bfloat16", 64, 4, 2, 256, 96, 1},
+    {"qwen3 fp8 blocks", "qwen3", "bfloat16", 192, 4, 2, 64, 320, 2, 0, false, 4096, "block"},
+    {"llama fp8 channels", "llama", "bfloat16", 72, 4, 2, 64, 160, 2, 0, false, 4096, "channel"},
+    {"llama fp8 tensors", "llama", "bfloat16", 64, 4, 2, 128, 200, 1, 0, true, 4096, "tensor"},
 };
 
 constexpr Shape kLarge = {"llama 160m", "llama", "bfloat16", 768, 12, 12, 64, 3072, 12, 0, false, 32000};
@@ -77,16 +84,53 @@ class Writer {
     tensors.push_back({name, type, std::move(shape), std::move(bytes)});
   }
 
+  // Numbers of E4M3 between 2^-3 and 2, and some near 0, with scales that give the deviation.
+  void add_fp8(const std::string& module, std::int64_t rows, std::int64_t columns, float deviation) {
+    std::string values(static_cast<std::size_t>(rows * columns), '\0');
+    for (char& value : values) {
+      const std::uint32_t bits = random_();
+      const std::uint32_t exponent = (bits >> 8 & 15) == 0 ? 0 : 4 + (bits >> 4 & 3);
+      value = static_cast<char>((bits & 0x87u) | exponent << 3);
+    }
+    const std::string strategy = shape_.fp8;
+    const std::vector<std::int64_t> shape = strategy == "block" ? std::vector{(rows + 127) / 128, (columns + 127) / 128}
+                                            : strategy == "channel" ? std::vector<std::int64_t>{rows, 1}
+                                                                    : std::vector<std::int64_t>{1};
+    std::string scales;
+    for (std::int64_t i = 0; i < shape[0] * (shape.size() == 2 ? shape[1] : 1); ++i) {
+      const float scale = deviation * std::uniform_real_distribution<float>(0.7f, 1.7f)(random_);
+      scales.append(reinterpret_cast<const char*>(&scale), sizeof scale);
+    }
+    tensors.push_back({module + (strategy == "block" ? ".weight_scale_inv" : ".weight_scale"), "F32", shape, scales});
+    bytes_.push_back({module + ".weight", "F8_E4M3", {rows, columns}, std::move(values)});
+  }
+
+  // All tensors, those with the smallest elements last.
+  std::vector<TensorToWrite> take() {
+    // An f32 scale may stand behind an odd number of bf16 elements.
+    std::stable_sort(tensors.begin() + 1, tensors.end(), [](const TensorToWrite& a, const TensorToWrite& b) {
+      return (a.dtype == "F32") > (b.dtype == "F32");
+    });
+    tensors.insert(tensors.end(), bytes_.begin(), bytes_.end());
+    return std::move(tensors);
+  }
+
   std::vector<TensorToWrite> tensors;
 
  private:
+  std::vector<TensorToWrite> bytes_;
   const Shape& shape_;
   std::mt19937 random_;
 };
 
 void add_layer(Writer& writer, const Shape& s, const std::string& prefix) {
   const auto linear = [&](const std::string& name, std::int64_t rows, std::int64_t columns, bool bias) {
-    writer.add(prefix + name + ".weight", {rows, columns}, 0, 2.0f / std::sqrt(static_cast<float>(columns)));
+    const float deviation = 2.0f / std::sqrt(static_cast<float>(columns));
+    if (s.fp8 != nullptr) {
+      writer.add_fp8(prefix + name, rows, columns, deviation);
+    } else {
+      writer.add(prefix + name + ".weight", {rows, columns}, 0, deviation);
+    }
     if (bias) writer.add(prefix + name + ".bias", {rows}, 0, 0.2f);
   };
   const bool qkv_bias = std::string(s.type) == "qwen2";
@@ -183,27 +227,39 @@ nlohmann::json gpt2_config(const Shape& s) {
           {"activation_function", "gelu_new"}};
 }
 
+nlohmann::json quantization_config(const Shape& s) {
+  const std::string strategy = s.fp8;
+  if (strategy == "block") return {{"quant_method", "fp8"}, {"weight_block_size", {128, 128}}};
+  if (strategy == "tensor") return {{"quant_method", "fp8"}, {"activation_scheme", "static"}};
+  const nlohmann::json weights = {{"num_bits", 8}, {"type", "float"}, {"strategy", strategy}};
+  return {{"quant_method", "compressed-tensors"},
+          {"format", "float-quantized"},
+          {"config_groups", {{"group_0", {{"weights", weights}}}}}};
+}
+
 nlohmann::json llama_config(const Shape& s) {
   const char* architecture = std::string(s.type) == "llama"     ? "LlamaForCausalLM"
                              : std::string(s.type) == "mistral" ? "MistralForCausalLM"
                              : std::string(s.type) == "qwen2"   ? "Qwen2ForCausalLM"
                                                                 : "Qwen3ForCausalLM";
-  return {{"architectures", {architecture}},
-          {"model_type", s.type},
-          {"dtype", s.dtype},
-          {"hidden_size", s.hidden},
-          {"num_attention_heads", s.heads},
-          {"num_key_value_heads", s.kv_heads},
-          {"head_dim", s.head_dim},
-          {"intermediate_size", s.intermediate},
-          {"num_hidden_layers", s.layers},
-          {"vocab_size", s.vocab},
-          {"max_position_embeddings", kPositions},
-          {"rms_norm_eps", 1e-5},
-          {"hidden_act", "silu"},
-          {"rope_parameters", {{"rope_type", "default"}, {"rope_theta", 10000.0}}},
-          {"sliding_window", s.window > 0 ? nlohmann::json(s.window) : nlohmann::json()},
-          {"tie_word_embeddings", s.tied}};
+  nlohmann::json config = {{"architectures", {architecture}},
+                           {"model_type", s.type},
+                           {"dtype", s.dtype},
+                           {"hidden_size", s.hidden},
+                           {"num_attention_heads", s.heads},
+                           {"num_key_value_heads", s.kv_heads},
+                           {"head_dim", s.head_dim},
+                           {"intermediate_size", s.intermediate},
+                           {"num_hidden_layers", s.layers},
+                           {"vocab_size", s.vocab},
+                           {"max_position_embeddings", kPositions},
+                           {"rms_norm_eps", 1e-5},
+                           {"hidden_act", "silu"},
+                           {"rope_parameters", {{"rope_type", "default"}, {"rope_theta", 10000.0}}},
+                           {"sliding_window", s.window > 0 ? nlohmann::json(s.window) : nlohmann::json()},
+                           {"tie_word_embeddings", s.tied}};
+  if (s.fp8 != nullptr) config["quantization_config"] = quantization_config(s);
+  return config;
 }
 
 // One row of the token embeddings, which all models write first.
@@ -227,7 +283,7 @@ void write_model(const Shape& s, std::uint32_t seed, const std::filesystem::path
   Writer writer(s, seed);
   opt ? add_opt(writer, s) : gpt2 ? add_gpt2(writer, s) : add_llama(writer, s);
   if (nan_token >= 0) fill_with_nan(writer.tensors.front(), nan_token);
-  write_file(folder / "model.safetensors", safetensors_bytes(writer.tensors));
+  write_file(folder / "model.safetensors", safetensors_bytes(writer.take()));
 }
 
 }  // namespace

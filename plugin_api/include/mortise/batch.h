@@ -99,6 +99,9 @@ typedef struct mortise_model_dims {
    * weight_group_size columns (0: the whole row is one group). Part of the numerics id. Since 0.1 */
   int32_t weight_bits;
   int32_t weight_group_size;
+  /* What the bits of weight_bits are: 0, integers; MORTISE_F8_E4M3, with 8 bits. Since 0.6 */
+  int32_t weight_type;
+  int32_t reserved;
 } mortise_model_dims;
 
 #endif

@@ -35,7 +35,8 @@ enum {
 
 /* A quantised matrix, independent of the checkpoint's packing:
  *   w[n, order[j]] = scales[n, g] * (values[n, j] - zeros[n, g]),  g = j / group_size
- * docs/numerics.md, "Quantised linear", has the arithmetic. */
+ *   w[n, j]        = scales[n, g] * values[n, j]                   with value_type E4M3
+ * docs/numerics.md, "Quantised linear" and "Linear with FP8 weights", has the arithmetic. */
 typedef struct mortise_quantized_matrix {
   uint32_t struct_size;
   uint32_t flags;
@@ -47,6 +48,10 @@ typedef struct mortise_quantized_matrix {
   /* Writes rows n0 .. n1 - 1 into the caller's host memory, row-major: values [n1 - n0, k], scales and zeros [n1 - n0,
    * ceil(k / group_size)]. Cannot fail: the host checked the matrix before. [any] since 0.1 */
   void (*read)(void* context, int64_t n0, int64_t n1, uint8_t* values, float* scales, uint8_t* zeros);
+  /* 0: unsigned integers. MORTISE_F8_E4M3: the bits of such numbers, 8 bits, group_size 128 or k, no order; `read`
+   * leaves zeros as they are, and scales are finite. The device refuses values that are NaN. Since 0.6 */
+  int32_t value_type;
+  int32_t reserved;
 } mortise_quantized_matrix;
 
 /* A weight as prepare_weight gets it. Everything is read during the call only. */
@@ -62,9 +67,11 @@ typedef struct mortise_weight_source {
   /* With bits: columns that share a scale, as in mortise_quantized_matrix; 0: all K columns. The device quantises
    * `parts` as docs/numerics.md, "Quantised linear", says. */
   int32_t group_size;
-  int32_t reserved;
-  /* [num_parts] quantised parts, used instead of `parts`; NULL: use `parts`. All have the same order, and the bits and
-   * group_size given above. */
+  /* With bits: 0, or MORTISE_F8_E4M3, as in mortise_quantized_matrix. Parts are quantised to E4M3 with one scale for
+   * each row, so group_size is 0 then. Since 0.6 */
+  int32_t value_type;
+  /* [num_parts] quantised parts, used instead of `parts`; NULL: use `parts`. All have the same order, and the bits,
+   * group_size and value_type given above. */
   const mortise_quantized_matrix* const* quantized;
   /* A key for the file of prepared weights (ext/weight_cache.h): the names of the checkpoint's tensors, and which part
    * if only a part of one is used. Weights with different contents have different names. Empty: do not keep this weight
@@ -177,8 +184,8 @@ typedef struct mortise_device_table {
   mortise_status (*describe)(mortise_device* device, mortise_device_info* info);
 
   /* Returns the id of the arithmetic for a dtype, such as "cpu-bf16/1"; static. NULL: the device cannot compute in it.
-   * MORTISE_I8 asks for linear with quantised weights; NULL then means that prepare_weight refuses `bits`.
-   * [any] since 0.1 */
+   * MORTISE_I8 asks for linear with quantised weights, MORTISE_F8_E4M3 for linear with weights of that type; NULL
+   * then means that prepare_weight refuses them. [any] since 0.1 */
   const char* (*numerics_id)(mortise_device* device, int32_t dtype);
 
   /* Writes the free and total bytes of device memory. [any] since 0.1 */

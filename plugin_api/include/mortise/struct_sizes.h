@@ -69,7 +69,9 @@ enum {
   MORTISE_SIZE_0_6_mortise_create_args = 72,
   MORTISE_SIZE_0_6_mortise_option_reader = 56,
   MORTISE_SIZE_0_6_mortise_entry_args = 32,
-  MORTISE_SIZE_0_6_mortise_schedule_view = 168
+  MORTISE_SIZE_0_6_mortise_schedule_view = 168,
+  MORTISE_SIZE_0_6_mortise_model_dims = 72,
+  MORTISE_SIZE_0_6_mortise_quantized_matrix = 64
 };
 
 #endif

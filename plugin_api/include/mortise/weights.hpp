@@ -27,14 +27,15 @@ struct Piece {
 // A linear layer: the columns of its output, from left to right, are those of its pieces. Mostly there is one piece.
 using Linear = std::vector<Piece>;
 
-// How a model keeps its weights: the dtype that it computes in, and the integers that the layers' matrices become
-// (bits 0: they stay in dtype). Norms, biases and the embedding stay in dtype. If the layers become integers, the head
-// becomes 8-bit integers with one scale for each row: it is more sensitive than a layer, and a small part of a large
-// model.
+// How a model keeps its weights: the dtype that it computes in, and what the layers' matrices become (bits 0: they stay
+// in dtype; value_type as in mortise_weight_source). Norms, biases and the embedding stay in dtype. If the layers
+// become integers, the head becomes 8-bit integers with one scale for each row: it is more sensitive than a layer, and
+// a small part of a large model. With FP8 layers it becomes FP8.
 struct WeightFormat {
   int32_t dtype = 0;
   int32_t bits = 0;
   int32_t group_size = 0;
+  int32_t value_type = 0;
 };
 
 // A tensor of the checkpoint, or a module ("...q_proj") without ".weight", and the number of rows that it must have. A
@@ -131,7 +132,7 @@ inline bool alike(const std::optional<mortise_quantized_matrix>& a, const std::o
   if (!a || !b) return !a && !b;
   const bool same_order = (a->order == nullptr) == (b->order == nullptr) &&
                           (a->order == nullptr || std::equal(a->order, a->order + a->k, b->order));
-  return a->bits == b->bits && a->group_size == b->group_size && same_order;
+  return a->bits == b->bits && a->group_size == b->group_size && a->value_type == b->value_type && same_order;
 }
 
 }  // namespace weights_detail
@@ -266,6 +267,7 @@ inline Weight WeightLoader::prepare_quantized(std::span<const CheckpointTensor> 
   source.quantized = pointers.data();
   source.bits = matrices[0]->bits;
   source.group_size = matrices[0]->group_size;
+  source.value_type = matrices[0]->value_type;
   return prepared(source, weights_detail::joined_names(parts));
 }
 
@@ -285,6 +287,7 @@ inline Weight WeightLoader::prepare(std::span<const mortise_tensor> tensors, int
   source.parts = pointers.data();
   source.bits = bits;
   source.group_size = group_size;
+  source.value_type = bits == 0 ? 0 : format_.value_type;
   return prepared(source, name);
 }
 

@@ -42,7 +42,8 @@ ColumnRange checked_columns(const mortise_linear_args& args, const WeightShape& 
 }  // namespace
 
 std::string weight_text(const WeightShape& weight) {
-  const std::string packed = weight.bits == 0 ? "" : "int" + std::to_string(weight.bits) + " for ";
+  const std::string packed =
+      weight.bits == 0 ? "" : (weight.fp8 ? "fp" : "int") + std::to_string(weight.bits) + " for ";
   return packed + matrix_text(weight.dtype, weight.n, weight.k);
 }
 

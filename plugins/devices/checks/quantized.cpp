@@ -12,8 +12,9 @@ namespace {
   invalid(kPrepareWeight, message);
 }
 
-std::string format_text(std::int32_t bits, std::int32_t group_size) {
-  return std::to_string(bits) + " bits in groups of " + std::to_string(group_size);
+std::string format_text(std::int32_t bits, std::int32_t group_size, std::int32_t value_type) {
+  return std::to_string(bits) + " bits" + (value_type == MORTISE_F8_E4M3 ? " of E4M3" : "") + " in groups of " +
+         std::to_string(group_size);
 }
 
 std::vector<mortise_quantized_matrix> read_integers(const mortise_weight_source& source) {
@@ -30,9 +31,11 @@ std::vector<mortise_quantized_matrix> read_integers(const mortise_weight_source&
     const auto order_of = [&](const mortise_quantized_matrix& m) {
       return std::vector<int32_t>(m.order, m.order == nullptr ? m.order : m.order + m.k);
     };
-    if (part.k != parts[0].k || part.bits != source.bits || whole != wanted || order_of(part) != order_of(parts[0])) {
-      invalid_source(name + " (" + format_text(part.bits, part.group_size) + ") does not fit part 0 and " +
-                     format_text(source.bits, source.group_size) + "; prepare it as a weight of its own");
+    if (part.k != parts[0].k || part.bits != source.bits || whole != wanted || part.value_type != source.value_type ||
+        order_of(part) != order_of(parts[0])) {
+      invalid_source(name + " (" + format_text(part.bits, part.group_size, part.value_type) +
+                     ") does not fit part 0 and " + format_text(source.bits, source.group_size, source.value_type) +
+                     "; prepare it as a weight of its own");
     }
   }
   return parts;
@@ -43,15 +46,26 @@ void check_format(const mortise_weight_source& source, std::int64_t n, std::int6
     invalid_source("dtype code " + std::to_string(source.dtype) + "; expected bf16 or f32");
   }
   const int32_t group = source.group_size;
+  if (n > INT32_MAX || k > INT32_MAX) invalid_source("more than 2^31 - 1 rows or columns");
+  if (source.value_type == MORTISE_F8_E4M3) {
+    const bool whole = group == 0 || group >= k, checkpoint = source.quantized != nullptr;
+    if (source.bits != 8 || group < 0 || (!whole && (group != kFp8Group || !checkpoint))) {
+      invalid_source(format_text(source.bits, group, source.value_type) +
+                     "; expected 8 bits in groups of 128 (of a checkpoint), or 0 for whole rows");
+    }
+    return;
+  }
+  if (source.value_type != 0) {
+    invalid_source("value_type code " + std::to_string(source.value_type) + "; expected 0 for integers, or E4M3");
+  }
   if ((source.bits != 4 && source.bits != 8) || group < 0 || (group != 32 && group % 64 != 0 && group < k)) {
-    invalid_source(format_text(source.bits, group) +
+    invalid_source(format_text(source.bits, group, source.value_type) +
                    "; expected 4 or 8 bits in groups of 32, a multiple of 64, or 0 for whole rows");
   }
   if (std::min<int64_t>(group == 0 ? k : group, k) > kMaxQuantizedGroup) {
     invalid_source("groups of " + std::to_string(group == 0 ? k : group) + " columns; at most " +
                    std::to_string(kMaxQuantizedGroup) + " sum without overflow: take a smaller group size");
   }
-  if (n > INT32_MAX || k > INT32_MAX) invalid_source("more than 2^31 - 1 rows or columns");
 }
 
 void check_order(const std::int32_t* order, std::int64_t k) {
@@ -83,9 +97,21 @@ QuantizedSource read_quantized_source(const mortise_weight_source& source) {
     read.k = read.floats[0].columns;
   }
   check_format(source, read.n, read.k);
+  read.fp8 = source.value_type == MORTISE_F8_E4M3;
+  if (read.fp8 && read.order != nullptr) invalid_source("an order of E4M3 values; expected none");
   if (read.order != nullptr) check_order(read.order, read.k);
   read.group_size = source.group_size == 0 ? read.k : source.group_size;
   return read;
+}
+
+void refuse_fp8_nan(const std::uint8_t* values, std::int64_t rows, std::int64_t k, std::int64_t first_row) {
+  const auto nan = [](std::uint8_t value) { return (value & 0x7fu) == 0x7fu; };
+  bool any = false;  // without a branch for each value, so that the loop is made of vectors
+  for (std::int64_t i = 0; i < rows * k; ++i) any |= nan(values[i]);
+  if (!any) return;
+  const std::int64_t at = std::find_if(values, values + rows * k, nan) - values;
+  invalid_source("the value at row " + std::to_string(first_row + at / k) + ", column " + std::to_string(at % k) +
+                 " is NaN; the checkpoint is damaged: download it again, or take another one");
 }
 
 }  // namespace mortise

@@ -12,17 +12,23 @@ namespace mortise {
 
 // No group is longer: 2 * 255 * 127 * 2^15 < 2^31, so that no sum of a group wraps.
 constexpr std::int64_t kMaxQuantizedGroup = 32768;
+constexpr std::int64_t kFp8Group = 128;  // columns of an E4M3 weight that share a scale, if it has groups
 
-// A weight [n, k]: floats that the device quantises, or else integers of a checkpoint, all of one format and order.
+// A weight [n, k]: floats that the device quantises, or else values of a checkpoint, all of one format and order.
 struct QuantizedSource {
   std::vector<Part> floats;
-  std::vector<mortise_quantized_matrix> integers;
+  std::vector<mortise_quantized_matrix> integers;  // or E4M3 values
   std::int64_t n, k;
   std::int64_t group_size;    // columns that share a scale; k if all do
   const std::int32_t* order;  // [k] a permutation of 0 .. k - 1; null: as it is
+  bool fp8;                   // values are E4M3, in groups of kFp8Group or whole rows
 };
 
 // Throws Failure(INVALID_ARGUMENT) for a source that no device serves. REQUIRES: source.bits is not 0.
 QuantizedSource read_quantized_source(const mortise_weight_source& source);
+
+// Throws Failure(INVALID_ARGUMENT) if one of the E4M3 values [rows, k] is NaN. `first_row`: of the weight, for the
+// message.
+void refuse_fp8_nan(const std::uint8_t* values, std::int64_t rows, std::int64_t k, std::int64_t first_row);
 
 }  // namespace mortise

@@ -11,6 +11,7 @@ struct WeightShape {
   std::int32_t dtype = 0;  // what it computes in
   std::int64_t n = 0, k = 0;
   std::int32_t bits = 0;  // 0: not quantised
+  bool fp8 = false;       // with 8 bits: E4M3 and not integers
 };
 
 // The shape of a device's weight, which may be null.
@@ -19,6 +20,6 @@ WeightShape shape_of(const Weight* weight) {
   return weight == nullptr ? WeightShape{} : weight->shape();
 }
 
-std::string weight_text(const WeightShape& weight);  // "bf16 [4096, 512]", "int4 for bf16 [4096, 512]"
+std::string weight_text(const WeightShape& weight);  // "bf16 [4096, 512]", "int4 for bf16 [4096, 512]", "fp8 for ..."
 
 }  // namespace mortise

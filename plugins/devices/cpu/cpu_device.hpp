@@ -39,14 +39,15 @@ struct mortise_weight {
   std::shared_ptr<const mortise::cpu::PackedFile> file;  // the file that holds `data`; null: the arena holds it
 
   // Quantised with 8 or 4 bits: `data` holds the values in the order of linear_int/pack.hpp; scales, zero points and
-  // order follow.
+  // order follow. E4M3 (fp8) has no zero points and no order.
   int bits;  // 0: not quantised
+  bool fp8;
   std::size_t group_size;
   const float* scales;
   const std::uint8_t* zeros;
   const std::int32_t* order;  // null: 0, 1, 2, ..
 
-  mortise::WeightShape shape() const { return {use, dtype, n, k, bits}; }
+  mortise::WeightShape shape() const { return {use, dtype, n, k, bits, fp8}; }
 
   // For vectors: f32 [n], followed by the same values as bf16 [n] if that is the dtype.
   float* vector() const { return static_cast<float*>(data); }

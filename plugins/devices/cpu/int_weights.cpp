@@ -4,11 +4,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <string>
 #include <utility>
 
 #include "devices/checks/quantized.hpp"
 #include "devices/cpu/weight_parts.hpp"
+#include "kernels/cpu/linear_fp8/linear_fp8.hpp"
+#include "kernels/cpu/linear_fp8/pack.hpp"
 #include "kernels/cpu/linear_int/pack.hpp"
 
 namespace mortise::cpu {
@@ -18,6 +21,7 @@ namespace {
 constexpr std::size_t kPanelsAtOnce = 4;
 constexpr std::size_t kRowsAtOnce = kPanelsAtOnce * kPanelColumns;
 static_assert(kMaxGroup == kMaxQuantizedGroup);
+static_assert(kFp8GroupColumns == static_cast<std::size_t>(kFp8Group));
 
 // A thread's buffer: some rows as values with scales and zero points, and one float row.
 struct Staging {
@@ -45,6 +49,7 @@ class IntPacker {
         groups_(groups_of(k_, weight.group_size)),
         converters_(converters_for(device, source_.floats.empty() ? 0 : k_)) {
     for (int i = 0; i < device.pool.num_threads(); ++i) staging_.emplace_back(k_, groups_, !source_.floats.empty());
+    faults_.resize(staging_.size());
   }
 
   void run() {
@@ -52,16 +57,20 @@ class IntPacker {
     device_.pool.for_each(tasks, [&](std::int32_t task, std::int32_t thread) {
       const std::size_t first = static_cast<std::size_t>(task) * kRowsAtOnce;
       const std::size_t end = std::min(n_, first + kRowsAtOnce);
-      source_.floats.empty() ? read_rows(first, end, staging_[static_cast<std::size_t>(thread)])
+      source_.floats.empty() ? read_rows(first, end, static_cast<std::size_t>(thread))
                              : quantise_rows(first, end, static_cast<std::size_t>(thread));
       for (std::size_t n = first; n < end; n += kPanelColumns) {
         pack(n, std::min(kPanelColumns, end - n), n - first, staging_[static_cast<std::size_t>(thread)]);
       }
     });
+    for (const std::exception_ptr& fault : faults_) {
+      if (fault) std::rethrow_exception(fault);
+    }
   }
 
  private:
-  void read_rows(std::size_t first, std::size_t end, const Staging& to) {
+  void read_rows(std::size_t first, std::size_t end, std::size_t thread) {
+    const Staging& to = staging_[thread];
     std::size_t begin = 0;
     for (const mortise_quantized_matrix& part : source_.integers) {
       const std::size_t n0 = std::max(begin, first), n1 = std::min(begin + static_cast<std::size_t>(part.n), end);
@@ -72,6 +81,13 @@ class IntPacker {
       }
       begin += static_cast<std::size_t>(part.n);
     }
+    if (!weight_.fp8) return;
+    try {
+      refuse_fp8_nan(to.values.get(), static_cast<std::int64_t>(end - first), weight_.k,
+                     static_cast<std::int64_t>(first));
+    } catch (...) {
+      faults_[thread] = std::current_exception();
+    }
   }
 
   void quantise_rows(std::size_t first, std::size_t end, std::size_t thread) {
@@ -80,6 +96,10 @@ class IntPacker {
       const auto row = static_cast<std::int64_t>(n);
       const Part& part = part_of(source_.floats, row);
       converters_[thread].convert(part, row - part.first_row, MORTISE_F32, to.row.get());
+      if (weight_.fp8) {
+        quantise_row_fp8(to.row.get(), k_, to.values.get() + (n - first) * k_, to.scales.get() + (n - first));
+        continue;
+      }
       quantise_row(to.row.get(), k_, {weight_.bits, weight_.group_size}, to.values.get() + (n - first) * k_,
                    to.scales.get() + (n - first) * groups_, to.zeros.get() + (n - first) * groups_);
     }
@@ -89,13 +109,13 @@ class IntPacker {
   void pack(std::size_t n, std::size_t count, std::size_t at, const Staging& from) {
     const std::uint8_t* rows[kPanelColumns] = {};
     auto* scales = const_cast<float*>(weight_.scales) + n * groups_;
-    auto* zeros = const_cast<std::uint8_t*>(weight_.zeros) + n * groups_;
+    auto* zeros = weight_.fp8 ? nullptr : const_cast<std::uint8_t*>(weight_.zeros) + n * groups_;
     for (std::size_t i = 0; i < kPanelColumns; ++i) {
       const bool there = i < count;
       if (there) rows[i] = from.values.get() + (at + i) * k_;
       for (std::size_t g = 0; g < groups_; ++g) {
         scales[g * kPanelColumns + i] = there ? from.scales[(at + i) * groups_ + g] : 0.0f;
-        zeros[g * kPanelColumns + i] = there ? from.zeros[(at + i) * groups_ + g] : std::uint8_t{0};
+        if (!weight_.fp8) zeros[g * kPanelColumns + i] = there ? from.zeros[(at + i) * groups_ + g] : std::uint8_t{0};
       }
     }
     auto* const values = static_cast<std::uint8_t*>(weight_.data);
@@ -106,8 +126,9 @@ class IntPacker {
   const mortise_weight& weight_;
   const QuantizedSource& source_;
   const std::size_t n_, k_, groups_;
-  std::vector<RowConverter> converters_;  // a thread's own
-  std::vector<Staging> staging_;          // a thread's own
+  std::vector<RowConverter> converters_;    // a thread's own
+  std::vector<Staging> staging_;            // a thread's own
+  std::vector<std::exception_ptr> faults_;  // a thread's own: a task must not throw
 };
 
 std::size_t round_up(std::size_t bytes) {
@@ -122,7 +143,7 @@ struct Layout {
     const std::size_t entries = per_group * groups_of(k, weight.group_size);
     scales = round_up(packed_bytes_int(n, k, weight.bits));
     zeros = scales + round_up(entries * sizeof(float));
-    order = zeros + round_up(entries);
+    order = zeros + (weight.fp8 ? 0 : round_up(entries));
     bytes = order + (has_order ? k * sizeof(std::int32_t) : 0);
   }
 
@@ -132,7 +153,7 @@ struct Layout {
 void point_into(mortise_weight& weight, const Layout& layout, bool has_order) {
   auto* const memory = static_cast<std::byte*>(weight.data);
   weight.scales = reinterpret_cast<float*>(memory + layout.scales);
-  weight.zeros = reinterpret_cast<std::uint8_t*>(memory + layout.zeros);
+  weight.zeros = weight.fp8 ? nullptr : reinterpret_cast<std::uint8_t*>(memory + layout.zeros);
   weight.order = has_order ? reinterpret_cast<std::int32_t*>(memory + layout.order) : nullptr;
 }
 
@@ -148,6 +169,7 @@ std::unique_ptr<mortise_weight> prepare_int_weight(mortise_device& device, const
   weight->dtype = source.dtype;
   weight->packed = true;
   weight->bits = source.bits;
+  weight->fp8 = read.fp8;
   weight->group_size = static_cast<std::size_t>(read.group_size);
 
   const Layout layout(*weight, order != nullptr);

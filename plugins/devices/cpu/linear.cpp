@@ -267,13 +267,37 @@ void multiply_int(mortise_device& device, const Product& p) {
   run_ranges(device, p, args, run, tiles == 0 ? nullptr : scratch + prepared);
 }
 
+void multiply_fp8(mortise_device& device, const Product& p) {
+  constexpr std::size_t kPrepareRows = 128;
+  const KernelTable& kernels = device.kernels;
+  const LinearFp8Kernel& kernel = p.x.dtype == MORTISE_F32      ? kernels.linear_fp8_f32
+                                  : p.out.dtype == MORTISE_BF16 ? kernels.linear_fp8_to_bf16
+                                                                : kernels.linear_fp8_to_f32;
+  auto args = args_of<LinearFp8Args>(p);
+  args.w = p.weight.data;
+  args.scales = p.weight.scales;
+  args.group_size = p.weight.group_size;
+  const std::size_t prepared = ceil_div(kernel.scratch_bytes(args.m, args.k), 64) * 64;
+  const std::size_t tiles = bytes_of_gated_tiles(device, p);
+  std::byte* const scratch = reserve_scratch(device, prepared, tiles);
+  if (prepared > 0) {
+    args.scratch = scratch;
+    over_prepared_rows(device.pool, args.m, kPrepareRows,
+                       [&](std::size_t m0, std::size_t m1) { kernel.prepare(args, m0, m1); });
+  }
+  run_ranges(device, p, args, kernel.run, tiles == 0 ? nullptr : scratch + prepared);
+}
+
 }  // namespace
 
 mortise_status linear(mortise_device* device, mortise_stream*, const mortise_linear_args* args, mortise_error* error) {
   return guard(error, kWhere, [&] {
     const Product product = checked_product(known(args));
     if (product.x.rows == 0 || product.n1 == product.n0) return;
-    product.weight.bits == 0 ? multiply(*device, product) : multiply_int(*device, product);
+    const auto multiply_by_type = product.weight.bits == 0 ? multiply
+                                  : product.weight.fp8     ? multiply_fp8
+                                                           : multiply_int;
+    multiply_by_type(*device, product);
   });
 }
 

@@ -76,8 +76,9 @@ void WeightCache::end() noexcept {
 std::string WeightCache::key_of(const mortise_weight_source& source, const mortise_weight& weight) const {
   if (!open_ || source.name.size == 0) return {};
   std::string key(view(source.name));
-  for (const std::int64_t value : {std::int64_t{weight.use}, std::int64_t{weight.dtype}, weight.n, weight.k,
-                                   std::int64_t{weight.bits}, static_cast<std::int64_t>(weight.group_size)}) {
+  for (const std::int64_t value :
+       {std::int64_t{weight.use}, std::int64_t{weight.dtype}, weight.n, weight.k, std::int64_t{weight.bits},
+        static_cast<std::int64_t>(weight.group_size), std::int64_t{weight.fp8}}) {
     key += ' ';
     key += std::to_string(value);
   }

@@ -12,6 +12,7 @@
 #include "devices/cuda/row_uploader.hpp"
 #include "devices/cuda/uploader.hpp"
 #include "devices/cuda/workspace.hpp"
+#include "kernels/cuda/fp8_weight.hpp"
 #include "kernels/cuda/int_weight.hpp"
 #include "mortise/device.h"
 
@@ -26,7 +27,7 @@ struct mortise_device {
   int compute_major = 0, compute_minor = 0;
   uint64_t memory_bytes = 0;
   cudaStream_t stream = nullptr;  // serves as the stream NULL, because the legacy stream cannot be captured
-  mortise::cuda::Workspace gated, scratch, quantised;  // quantised: rows of x as int8
+  mortise::cuda::Workspace gated, scratch, quantised;  // quantised: rows of x as int8, or at other addresses
   std::unique_ptr<mortise::cuda::Reaper> reaper;
   std::unique_ptr<mortise::cuda::LinearPlans> linear;
   std::unique_ptr<mortise::cuda::RowUploader> row_uploader;  // null until the first matrix
@@ -41,14 +42,17 @@ struct mortise_weight {
   void* data;
   float* wide;
 
-  // Quantised with 8 or 4 bits: `data` is in the order of kernels/cuda/int_weight.hpp, followed by `order`.
+  // Quantised with 8 or 4 bits: `data` is in the order of kernels/cuda/int_weight.hpp, followed by `order`; for E4M3
+  // (fp8) in that of kernels/cuda/fp8_weight.hpp.
   int32_t bits;  // 0: not quantised
+  bool fp8;
   int64_t group_size;
   int32_t* order;  // null: 0, 1, 2, ..
   bool symmetric;  // every zero point is 2^(bits - 1)
 
-  mortise::WeightShape shape() const { return {use, MORTISE_BF16, n, k, bits}; }
+  mortise::WeightShape shape() const { return {use, MORTISE_BF16, n, k, bits, fp8}; }
   mortise::cuda::IntFormat format() const { return {bits, group_size, n, k}; }
+  mortise::cuda::Fp8Format fp8_format() const { return {group_size < k, n, k}; }
 };
 
 namespace mortise::cuda {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <thread>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "devices/cuda/errors.hpp"
 #include "devices/cuda/temporary.hpp"
 #include "devices/cuda/weight_memory.hpp"
+#include "kernels/cuda/fp8_pack.hpp"
 #include "kernels/cuda/int_pack.hpp"
 
 namespace mortise::cuda {
@@ -19,24 +21,26 @@ constexpr std::int64_t kMostThreads = 8;      // threads that unpack a checkpoin
 constexpr std::int64_t kRowsOfThread = 64;    // checkpoints that pack eight rows in a word are then read in cache lines
 constexpr std::uint8_t kSymmetricZero = 128;  // for 8 bits
 static_assert(kMaxIntGroup == kMaxQuantizedGroup);
+static_assert(kFp8Chunk == kFp8Group);
 
 std::uint64_t round_up(std::uint64_t bytes) {
   return (bytes + 255) / 256 * 256;
 }
 
-// A whole weight in plain form (int_pack.hpp) in device memory, until it is packed.
+// A whole weight in plain form (int_pack.hpp, fp8_pack.hpp) in device memory, until it is packed.
 class Plain {
  public:
-  Plain(const IntFormat& format, std::int64_t groups)
-      : scales_at_(round_up(static_cast<std::uint64_t>(format.n * format.k))),
-        zeros_at_(scales_at_ + round_up(static_cast<std::uint64_t>(format.n * groups) * sizeof(float))),
-        memory_(weight_memory(zeros_at_ + round_up(static_cast<std::uint64_t>(format.n * groups)))) {}
+  Plain(std::int64_t n, std::int64_t k, std::int64_t groups)
+      : scales_at_(round_up(static_cast<std::uint64_t>(n * k))),
+        zeros_at_(scales_at_ + round_up(static_cast<std::uint64_t>(n * groups) * sizeof(float))),
+        memory_(weight_memory(zeros_at_ + round_up(static_cast<std::uint64_t>(n * groups)))) {}
 
   PlainIntWeight view() const {
     auto* const memory = static_cast<std::byte*>(memory_.get());
     return {reinterpret_cast<std::uint8_t*>(memory), reinterpret_cast<float*>(memory + scales_at_),
             reinterpret_cast<std::uint8_t*>(memory + zeros_at_)};
   }
+  PlainFp8Weight fp8_view() const { return {view().values, view().scales}; }
 
  private:
   std::uint64_t scales_at_, zeros_at_;
@@ -69,10 +73,11 @@ FloatType float_type(int32_t dtype) {
   return dtype == MORTISE_BF16 ? FloatType::kBf16 : dtype == MORTISE_F16 ? FloatType::kF16 : FloatType::kF32;
 }
 
-// Uploads floats unchanged through one buffer of device memory and quantises them there. Copies and kernels are on one
-// stream, so a copy cannot overwrite rows that a kernel still reads.
-void quantise_parts(const std::vector<Part>& parts, const IntFormat& format, const PlainIntWeight& to,
-                    Uploader& uploader, cudaStream_t stream) {
+// Uploads floats unchanged through one buffer of device memory and quantises them there, by calls of quantise(rows,
+// type, number of rows, first row of the weight). Copies and kernels are on one stream, so a copy cannot overwrite rows
+// that a kernel still reads.
+template <class Quantise>
+void quantise_parts(const std::vector<Part>& parts, Uploader& uploader, const Quantise& quantise) {
   const Temporary floats = weight_memory(Uploader::kStageBytes);
   for (const Part& part : parts) {
     const std::int64_t row_bytes = part.columns * dtype_bytes(part.dtype), most = rows_at_once(row_bytes);
@@ -80,9 +85,7 @@ void quantise_parts(const std::vector<Part>& parts, const IntFormat& format, con
       const std::int64_t end = std::min(part.rows, begin + most);
       copy_rows(part, begin, end, uploader.begin());
       uploader.send(static_cast<std::byte*>(floats.get()), static_cast<std::size_t>((end - begin) * row_bytes));
-      check_cuda(launch_quantise_weights(floats.get(), float_type(part.dtype), end - begin, part.first_row + begin,
-                                         format, to, stream),
-                 kWhere);
+      check_cuda(quantise(floats.get(), float_type(part.dtype), end - begin, part.first_row + begin), kWhere);
     }
   }
   uploader.wait();
@@ -95,9 +98,10 @@ struct Staged {
   std::uint8_t* zeros;
 };
 
-// Reads rows of a part with several threads.
-void read_rows(const mortise_quantized_matrix& part, std::int64_t begin, std::int64_t end, std::int64_t groups,
-               const Staged& to) {
+// Reads rows of a part, which begins at row `first` of the weight, with several threads. Refuses E4M3 values that are
+// NaN.
+void read_rows(const mortise_quantized_matrix& part, std::int64_t first, std::int64_t begin, std::int64_t end,
+               std::int64_t groups, const Staged& to) {
   const std::int64_t count = end - begin;
   const std::int64_t threads = std::clamp<std::int64_t>(
       std::min<std::int64_t>(static_cast<std::int64_t>(std::thread::hardware_concurrency()), count / kRowsOfThread), 1,
@@ -107,10 +111,27 @@ void read_rows(const mortise_quantized_matrix& part, std::int64_t begin, std::in
     const std::int64_t until = std::min(count, from + each);
     part.read(part.context, begin + from, begin + until, to.values + from * part.k, to.scales + from * groups,
               to.zeros + from * groups);
+    if (part.value_type == MORTISE_F8_E4M3) {
+      refuse_fp8_nan(to.values + from * part.k, until - from, part.k, first + begin + from);
+    }
   };
-  std::vector<std::jthread> others;
-  for (std::int64_t from = each; from < count; from += each) others.emplace_back(read, from);
-  read(0);
+  std::vector<std::exception_ptr> faults(static_cast<std::size_t>((count + each - 1) / each));
+  {
+    std::vector<std::jthread> others;
+    for (std::int64_t from = 0; from < count; from += each) {
+      const auto caught = [&read, &fault = faults[static_cast<std::size_t>(from / each)], from] {
+        try {
+          read(from);
+        } catch (...) {
+          fault = std::current_exception();
+        }
+      };
+      from + each < count ? static_cast<void>(others.emplace_back(caught)) : caught();
+    }
+  }
+  for (const std::exception_ptr& fault : faults) {
+    if (fault) std::rethrow_exception(fault);
+  }
 }
 
 // Uploads a checkpoint's integers in plain form. Returns whether all zero points are the symmetric one.
@@ -125,8 +146,8 @@ bool upload_quantized(const std::vector<mortise_quantized_matrix>& parts, std::i
       auto* const scales = reinterpret_cast<float*>(uploader.begin());
       auto* const zeros = reinterpret_cast<std::uint8_t*>(scales + count * groups);
       const Staged staged = {zeros + count * groups, scales, zeros};
-      read_rows(part, begin, end, groups, staged);
-      symmetric = symmetric &&
+      read_rows(part, first, begin, end, groups, staged);
+      symmetric = symmetric && part.value_type == 0 &&
                   std::all_of(zeros, zeros + count * groups, [](std::uint8_t zero) { return zero == kSymmetricZero; });
       const std::int64_t row = first + begin;
       uploader.send_pieces(
@@ -139,6 +160,26 @@ bool upload_quantized(const std::vector<mortise_quantized_matrix>& parts, std::i
   }
   uploader.wait();
   return symmetric;
+}
+
+// Makes weight.data from a source of E4M3 values, or of floats that become such.
+void prepare_fp8(mortise_device& device, const QuantizedSource& read, mortise_weight& weight, cudaStream_t stream) {
+  const Fp8Format format = weight.fp8_format();
+  const Fp8Layout layout(format);
+  Temporary memory = weight_memory(static_cast<std::uint64_t>(layout.bytes));
+  weight.data = memory.get();
+  const Plain plain(weight.n, weight.k, layout.groups);
+  if (read.floats.empty()) {
+    upload_quantized(read.integers, layout.groups, plain.view(), *device.uploader);
+  } else {
+    quantise_parts(read.floats, *device.uploader,
+                   [&](const void* rows, FloatType type, std::int64_t count, std::int64_t first) {
+                     return launch_quantise_fp8(rows, type, count, first, weight.k, plain.fp8_view(), stream);
+                   });
+  }
+  check_cuda(launch_pack_fp8(plain.fp8_view(), format, static_cast<std::byte*>(weight.data), stream), kWhere);
+  check_cuda(cudaStreamSynchronize(stream), kWhere);
+  memory.release();
 }
 
 }  // namespace
@@ -156,9 +197,14 @@ std::unique_ptr<mortise_weight> prepare_int_weight(mortise_device& device, const
   weight->use = source.use;
   weight->bits = source.bits;
   weight->group_size = read.group_size;
+  weight->fp8 = read.fp8;
 
   const cudaStream_t stream = native(&device, nullptr);
   if (device.uploader == nullptr) device.uploader = std::make_unique<Uploader>(stream);
+  if (read.fp8) {
+    prepare_fp8(device, read, *weight, stream);
+    return weight;
+  }
   const IntFormat format = weight->format();
   const IntLayout layout(format);
   const auto order_bytes = order == nullptr ? 0 : static_cast<std::uint64_t>(weight->k) * sizeof(int32_t);
@@ -168,12 +214,15 @@ std::unique_ptr<mortise_weight> prepare_int_weight(mortise_device& device, const
     weight->order = reinterpret_cast<int32_t*>(static_cast<std::byte*>(weight->data) + layout.bytes);
     check_cuda(cudaMemcpy(weight->order, order, order_bytes, cudaMemcpyHostToDevice), kWhere);
   }
-  const Plain plain(format, layout.groups);
+  const Plain plain(weight->n, weight->k, layout.groups);
   if (read.floats.empty()) {
     weight->symmetric =
         upload_quantized(read.integers, layout.groups, plain.view(), *device.uploader) && weight->bits == 8;
   } else {
-    quantise_parts(read.floats, format, plain.view(), *device.uploader, stream);
+    quantise_parts(read.floats, *device.uploader,
+                   [&](const void* rows, FloatType type, std::int64_t count, std::int64_t first) {
+                     return launch_quantise_weights(rows, type, count, first, format, plain.view(), stream);
+                   });
     weight->symmetric = weight->bits == 8;
   }
   check_cuda(launch_pack_weights(plain.view(), format, static_cast<std::byte*>(weight->data), stream), kWhere);

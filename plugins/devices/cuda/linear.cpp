@@ -1,5 +1,6 @@
 // linear: checks the arguments and calls the kernels. A gated product is a product into a workspace, followed by its
-// activation. For quantised weights the number of rows decides between two kernels with equal bits.
+// activation. For quantised weights the number of rows decides between two kernels with equal bits, for integers and
+// for E4M3 alike.
 #include <algorithm>
 
 #include "devices/checks/linear.hpp"
@@ -7,6 +8,8 @@
 #include "devices/cuda/errors.hpp"
 #include "devices/cuda/matrix.hpp"
 #include "devices/cuda/ops.hpp"
+#include "kernels/cuda/linear_fp8_stream.hpp"
+#include "kernels/cuda/linear_fp8_wide.hpp"
 #include "kernels/cuda/linear_int_stream.hpp"
 #include "kernels/cuda/linear_int_wide.hpp"
 #include "kernels/cuda/rows.hpp"
@@ -57,9 +60,44 @@ LinearIntArgs int_product(const Matrix& x, const mortise_weight& weight, const C
   return args;
 }
 
+// The copy engine needs rows of x at multiples of 16 bytes: others are copied first.
+void align_rows(mortise_device& device, LinearFp8Args& args, cudaStream_t on) {
+  if (reinterpret_cast<std::uintptr_t>(args.x) % 16 == 0 && args.x_stride % 8 == 0) return;
+  const std::int64_t stride = (args.format.k + 7) / 8 * 8;
+  const auto pitch = static_cast<std::size_t>(stride) * sizeof(std::uint16_t);
+  void* const rows = device.quantised.reserve(pitch * static_cast<std::size_t>(args.m), on, kWhere);
+  check_cuda(cudaMemcpy2DAsync(rows, pitch, args.x, static_cast<std::size_t>(args.x_stride) * sizeof(std::uint16_t),
+                               static_cast<std::size_t>(args.format.k) * sizeof(std::uint16_t),
+                               static_cast<std::size_t>(args.m), cudaMemcpyDeviceToDevice, on),
+             kWhere);
+  args.x = static_cast<const std::uint16_t*>(rows);
+  args.x_stride = stride;
+}
+
+void multiply_fp8(mortise_device& device, const Matrix& x, const mortise_weight& weight, const ColumnRange& columns,
+                  const Bias& bias, const Matrix& out, cudaStream_t on) {
+  LinearFp8Args args = {};
+  args.x = reinterpret_cast<const std::uint16_t*>(x.data);
+  args.x_stride = x.stride;
+  args.w = static_cast<const std::byte*>(weight.data);
+  args.format = weight.fp8_format();
+  args.bias = bias.f32;
+  args.y = out.data;
+  args.y_stride = out.stride;
+  args.y_type = out.type();
+  args.m = x.rows;
+  args.first_column = columns.begin;
+  args.n = columns.end - columns.begin;
+  if (args.m == 0 || args.n == 0) return;
+  align_rows(device, args, on);
+  const bool streams = args.m <= kMostFp8StreamRows;
+  check_cuda((streams ? launch_linear_fp8_stream : launch_linear_fp8_wide)(args, on), kWhere);
+}
+
 void multiply(mortise_device& device, const Matrix& x, const mortise_weight& weight, const ColumnRange& columns,
               const Bias& bias, const Matrix& out, cudaStream_t on) {
   if (weight.bits == 0) return device.linear->run(product(x, weight, columns, bias, out), bias, on);
+  if (weight.fp8) return multiply_fp8(device, x, weight, columns, bias, out, on);
   const LinearIntArgs args = int_product(x, weight, columns, bias, out);
   if (args.m == 0 || args.n == 0) return;
   const bool streams = streams_int(args);

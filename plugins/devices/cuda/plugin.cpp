@@ -9,6 +9,8 @@
 #include "devices/cuda/errors.hpp"
 #include "devices/cuda/ops.hpp"
 #include "kernels/cuda/head_reduce.hpp"
+#include "kernels/cuda/linear_fp8_stream.hpp"
+#include "kernels/cuda/linear_fp8_wide.hpp"
 #include "kernels/cuda/linear_int_stream.hpp"
 #include "kernels/cuda/linear_int_wide.hpp"
 #include "kernels/cuda/linear_mma.hpp"
@@ -135,6 +137,8 @@ void open_gpu(mortise_device& device) {
   check_cuda(prepare_stream_kernel(), kWhere);
   check_cuda(prepare_int_stream_kernels(), kWhere);
   check_cuda(prepare_int_wide_kernels(), kWhere);
+  check_cuda(prepare_fp8_stream_kernels(), kWhere);
+  check_cuda(prepare_fp8_wide_kernels(), kWhere);
   device.linear =
       std::make_unique<LinearPlans>(device.name, properties.multiProcessorCount, device.host, device.tuning);
 }
@@ -170,8 +174,16 @@ mortise_status describe(mortise_device* device, mortise_device_info* info) {
 }
 
 const char* numerics_id(mortise_device*, int32_t dtype) {
-  // int8: integer sums have no order, so quantised products have the CPU's bits.
-  return dtype == MORTISE_BF16 ? "cuda-bf16/1" : dtype == MORTISE_I8 ? "cpu-int8/1" : nullptr;
+  switch (dtype) {
+    case MORTISE_BF16:
+      return "cuda-bf16/1";
+    case MORTISE_I8:  // integer sums have no order, so quantised products have the CPU's bits
+      return "cpu-int8/1";
+    case MORTISE_F8_E4M3:
+      return "cuda-fp8/1";
+    default:
+      return nullptr;
+  }
 }
 
 int32_t vocab_slice(mortise_device*) {

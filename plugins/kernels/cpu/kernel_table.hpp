@@ -4,6 +4,7 @@
 #include "kernels/cpu/head/head_reduce.hpp"
 #include "kernels/cpu/head/sample_token.hpp"
 #include "kernels/cpu/linear/linear.hpp"
+#include "kernels/cpu/linear_fp8/linear_fp8.hpp"
 #include "kernels/cpu/linear_int/linear_int.hpp"
 #include "kernels/cpu/rows/activation.hpp"
 #include "kernels/cpu/rows/elementwise.hpp"
@@ -21,6 +22,9 @@ struct KernelTable {
   const HeadKernels& head;
   const LinearBf16Kernels& linear_bf16;
   const LinearF32Kernels& linear_f32;
+  const LinearFp8Kernel& linear_fp8_to_bf16;  // of bf16 rows
+  const LinearFp8Kernel& linear_fp8_to_f32;
+  const LinearFp8Kernel& linear_fp8_f32;  // of f32 rows
   const LinearIntKernels& linear_int;
   const NormKernels& norm;
   const SampleKernels& sampling;

@@ -8,6 +8,7 @@ extern const LinearIntKernels kLinearIntKernels;
 namespace mortise::cpu::isa_amx {
 extern const ActivationKernels kActivationKernels;
 extern const LinearBf16Kernels kLinearBf16Kernels;
+extern const LinearFp8Kernel kLinearFp8ToBf16, kLinearFp8ToF32;
 extern const LinearIntKernels kLinearIntKernels;
 extern const NormKernels kNormKernels;
 extern const RopeKernels kRopeKernels;
@@ -23,6 +24,7 @@ extern const ElementwiseKernels kElementwiseKernels;
 extern const HeadKernels kHeadKernels;
 extern const LinearBf16Kernels kLinearBf16Kernels;
 extern const LinearF32Kernels kLinearF32Kernels;
+extern const LinearFp8Kernel kLinearFp8ToBf16, kLinearFp8ToF32, kLinearFp8OfF32;
 extern const LinearIntKernels kLinearIntKernels;
 extern const NormKernels kNormKernels;
 extern const SampleKernels kSampleKernels;
@@ -40,6 +42,9 @@ constinit const KernelTable kKernelTable = {
     .head = kHeadKernels,
     .linear_bf16 = kLinearBf16Kernels,
     .linear_f32 = kLinearF32Kernels,
+    .linear_fp8_to_bf16 = kLinearFp8ToBf16,
+    .linear_fp8_to_f32 = kLinearFp8ToF32,
+    .linear_fp8_f32 = kLinearFp8OfF32,
     .linear_int = kLinearIntKernels,
     .norm = kNormKernels,
     .sampling = kSampleKernels,
@@ -60,6 +65,9 @@ constinit const KernelTable kVnniKernelTable = {
     .head = kHeadKernels,
     .linear_bf16 = kLinearBf16Kernels,
     .linear_f32 = kLinearF32Kernels,
+    .linear_fp8_to_bf16 = kLinearFp8ToBf16,
+    .linear_fp8_to_f32 = kLinearFp8ToF32,
+    .linear_fp8_f32 = kLinearFp8OfF32,
     .linear_int = isa_avx512_vnni::kLinearIntKernels,
     .norm = kNormKernels,
     .sampling = kSampleKernels,
@@ -80,6 +88,9 @@ constinit const KernelTable kAmxKernelTable = {
     .head = kHeadKernels,
     .linear_bf16 = isa_amx::kLinearBf16Kernels,
     .linear_f32 = kLinearF32Kernels,
+    .linear_fp8_to_bf16 = isa_amx::kLinearFp8ToBf16,
+    .linear_fp8_to_f32 = isa_amx::kLinearFp8ToF32,
+    .linear_fp8_f32 = kLinearFp8OfF32,
     .linear_int = isa_amx::kLinearIntKernels,
     .norm = isa_amx::kNormKernels,
     .sampling = kSampleKernels,

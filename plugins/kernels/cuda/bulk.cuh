@@ -28,6 +28,15 @@ __device__ __forceinline__ bool has_come(std::uint32_t barrier, int phase) {
                : "memory");
   return there != 0;
 }
+// The same without waiting a moment for it.
+__device__ __forceinline__ bool has_come_already(std::uint32_t barrier, int phase) {
+  std::uint32_t there;
+  asm volatile("{\n.reg .pred p;\nmbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.b32 %0, 1, 0, p;\n}"
+               : "=r"(there)
+               : "r"(barrier), "r"(phase)
+               : "memory");
+  return there != 0;
+}
 __device__ __forceinline__ void wait_barrier(std::uint32_t barrier, int phase) {
   while (!has_come(barrier, phase)) {
   }
@@ -55,6 +64,26 @@ __device__ __forceinline__ void copy_bulk(std::uint32_t to, const void* from, in
 __device__ __forceinline__ void copy_bulk_once(std::uint32_t to, const void* from, int bytes, std::uint32_t barrier) {
   copy_bulk(to, from, bytes, barrier, policy_of_what_is_read_once());
 }
+// Clusters: thread blocks that run at the same time and reach each other's shared memory.
+// The number of this block in its cluster.
+__device__ __forceinline__ std::uint32_t rank_in_cluster() {
+  std::uint32_t rank;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+// Waits for all threads of the cluster.
+__device__ __forceinline__ void wait_for_cluster() {
+  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+// Arrives at the barrier of block `rank` that is where `barrier` is in this block.
+__device__ __forceinline__ void arrive_in_cluster(std::uint32_t barrier, std::uint32_t rank) {
+  asm volatile(
+      "{\n.reg .b32 remote;\nmapa.shared::cluster.u32 remote, %0, %1;\n"
+      "mbarrier.arrive.shared::cluster.b64 _, [remote];\n}" ::"r"(barrier),
+      "r"(rank)
+      : "memory");
+}
+
 // Makes writes of other threads, for which this thread has waited, visible to its bulk copies.
 __device__ __forceinline__ void see_writes() {
   asm volatile("fence.proxy.async;" ::: "memory");

@@ -130,17 +130,54 @@ __device__ __forceinline__ void product(float (&d)[1][4], const std::uint32_t (&
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(adds)));
 }
 
-// Signed bytes with exact 32-bit sums: d = a b or, with `adds`, d += a b. a [64, 32] is in registers, laid out as for
-// `mma`; b^T [n, 32] is in shared memory, 32 bytes along its rows.
-#define MORTISE_I1(i) "+r"(d[i][0]), "+r"(d[i][1]), "+r"(d[i][2]), "+r"(d[i][3])
-#define MORTISE_I4(i) MORTISE_I1(i), MORTISE_I1(i + 1), MORTISE_I1(i + 2), MORTISE_I1(i + 3)
-#define MORTISE_I16(i) MORTISE_I4(i), MORTISE_I4(i + 4), MORTISE_I4(i + 8), MORTISE_I4(i + 12)
+// d = a b or, with `adds`, d += a b. a [64, 16] is in registers, laid out as for `mma`; b^T [n, 16] is in shared
+// memory, 16 elements along its rows.
 #define MORTISE_D128_NAMES                                                                                       \
   MORTISE_D64_NAMES                                                                                              \
   ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, %84, "  \
   "%85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, %96, %97, %98, %99, %100, %101, %102, %103, %104, "    \
   "%105, %106, %107, %108, %109, %110, %111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, " \
   "%123, %124, %125, %126, %127"
+__device__ __forceinline__ void row_product(float (&d)[4][4], const std::uint32_t (&a)[4], std::uint64_t b, bool adds) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %21, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, "
+      "%13, %14, %15}, {%16, %17, %18, %19}, %20, p, 1, 1, 0;\n}"
+      : MORTISE_D1(0), MORTISE_D1(1), MORTISE_D1(2), MORTISE_D1(3)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(adds)));
+}
+__device__ __forceinline__ void row_product(float (&d)[8][4], const std::uint32_t (&a)[4], std::uint64_t b, bool adds) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %37, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" MORTISE_D32_NAMES
+      "}, {%32, %33, %34, %35}, %36, p, 1, 1, 0;\n}"
+      : MORTISE_D8(0)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(adds)));
+}
+__device__ __forceinline__ void row_product(float (&d)[16][4], const std::uint32_t (&a)[4], std::uint64_t b,
+                                            bool adds) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" MORTISE_D64_NAMES
+      "}, {%64, %65, %66, %67}, %68, p, 1, 1, 0;\n}"
+      : MORTISE_D8(0), MORTISE_D8(8)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(adds)));
+}
+__device__ __forceinline__ void row_product(float (&d)[32][4], const std::uint32_t (&a)[4], std::uint64_t b,
+                                            bool adds) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %133, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {" MORTISE_D128_NAMES
+      "}, {%128, %129, %130, %131}, %132, p, 1, 1, 0;\n}"
+      : MORTISE_D8(0), MORTISE_D8(8), MORTISE_D8(16), MORTISE_D8(24)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(adds)));
+}
+
+// Signed bytes with exact 32-bit sums: d = a b or, with `adds`, d += a b. a [64, 32] is in registers, laid out as for
+// `mma`; b^T [n, 32] is in shared memory, 32 bytes along its rows.
+#define MORTISE_I1(i) "+r"(d[i][0]), "+r"(d[i][1]), "+r"(d[i][2]), "+r"(d[i][3])
+#define MORTISE_I4(i) MORTISE_I1(i), MORTISE_I1(i + 1), MORTISE_I1(i + 2), MORTISE_I1(i + 3)
+#define MORTISE_I16(i) MORTISE_I4(i), MORTISE_I4(i + 4), MORTISE_I4(i + 8), MORTISE_I4(i + 12)
 __device__ __forceinline__ void product(std::int32_t (&d)[4][4], const std::uint32_t (&a)[4], std::uint64_t b,
                                         bool adds) {
   asm volatile(

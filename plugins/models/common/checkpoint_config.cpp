@@ -48,7 +48,8 @@ Quantization checkpoint_quantization(const ConfigSection& config) {
   if (!object->is_object()) config.fail("quantization_config", "an object");
   const ConfigSection section(*object, "quantization_config.");
   return {static_cast<int32_t>(section.integer("bits", 4, 8)),
-          static_cast<int32_t>(section.integer("group_size", 0, kMaxSize))};
+          static_cast<int32_t>(section.integer("group_size", 0, kMaxSize)),
+          section.text("type", "int") == "fp8" ? static_cast<int32_t>(MORTISE_F8_E4M3) : 0};
 }
 
 int32_t activation_of(const ConfigSection& config, const char* key, const char* absent) {

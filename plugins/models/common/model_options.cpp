@@ -14,17 +14,18 @@ int32_t compute_dtype(const Options& options, int32_t checkpoint_dtype) {
   return checkpoint_dtype == MORTISE_BF16 ? MORTISE_BF16 : MORTISE_F32;
 }
 
-// Returns the integers in which the matrices are stored: those of the checkpoint, or those that it is quantised to.
+// Returns how the matrices are stored: as in the checkpoint, or as what they are quantised to.
 WeightFormat weight_format(const Options& options, const Quantization& quantization, int32_t dtype) {
   const auto weights = options.has("weights") ? options.get<std::string>("weights") : std::string("auto");
-  if (weights == "auto") return {dtype, 0, 0};
+  if (weights == "auto") return {dtype, 0, 0, 0};
   if (quantization.bits != 0) {
     throw Failure(MORTISE_INVALID_ARGUMENT, "weights",
                   "\"" + weights + "\" for a checkpoint that is quantised already; leave `weights` out, or take the " +
                       "checkpoint that it was made from");
   }
-  if (weights == "int8") return {dtype, 8, 0};
-  return {dtype, 4, options.has("group_size") ? options.get<int32_t>("group_size") : kDefaultGroupSize};
+  if (weights == "int8") return {dtype, 8, 0, 0};
+  if (weights == "fp8") return {dtype, 8, 0, MORTISE_F8_E4M3};
+  return {dtype, 4, options.has("group_size") ? options.get<int32_t>("group_size") : kDefaultGroupSize, 0};
 }
 
 int32_t chosen_max_model_len(const Options& options, int32_t max_positions) {
@@ -48,6 +49,7 @@ WeightFormat apply_options(const Options& options, int32_t checkpoint_dtype, con
   const bool quantized = quantization.bits != 0;  // quantised by the checkpoint: the reader gives out its matrices
   dims.weight_bits = quantized ? quantization.bits : format.bits;
   dims.weight_group_size = quantized ? quantization.group_size : format.group_size;
+  dims.weight_type = quantized ? quantization.value_type : format.value_type;
   return format;
 }
 
@@ -68,10 +70,12 @@ void require_numerics(const DeviceRef& device, const mortise_model_dims& dims) {
                       (bf16 ? "bf16; set dtype = \"f32\""
                             : "f32; set dtype = \"bf16\", which rounds the weights of f32 and f16 checkpoints"));
   }
-  if (dims.weight_bits != 0 && device.table->numerics_id(device.device, MORTISE_I8) == nullptr) {
+  const bool fp8 = dims.weight_type == MORTISE_F8_E4M3;
+  if (dims.weight_bits != 0 &&
+      device.table->numerics_id(device.device, fp8 ? MORTISE_F8_E4M3 : MORTISE_I8) == nullptr) {
     throw Failure(MORTISE_FAILED_PRECONDITION, "weights",
-                  "the device cannot multiply by quantised weights; take a checkpoint in bf16, f16 or f32, and leave " +
-                      std::string("`weights` out"));
+                  std::string("the device cannot multiply by ") + (fp8 ? "FP8" : "quantised") +
+                      " weights; take a checkpoint in bf16, f16 or f32, and leave " + "`weights` out");
   }
 }
 

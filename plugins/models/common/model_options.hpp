@@ -18,14 +18,14 @@ constexpr const char* kOptionsSchema = R"schema({
                       "type": ["integer", "null"], "minimum": 1, "default": null},
     "dtype": {"title": "type of activations; auto: bf16 checkpoints in bf16, f32 and f16 ones in f32; bf16 rounds their weights",
               "enum": ["auto", "bf16", "f32"], "default": "auto"},
-    "weights": {"title": "type of the layers' matrices; auto: the checkpoint's; int8: one scale per row; int4: one scale per group",
-                "enum": ["auto", "int8", "int4"], "default": "auto"},
+    "weights": {"title": "type of the layers' matrices; auto: the checkpoint's; int8, fp8: one scale per row; int4: one scale per group",
+                "enum": ["auto", "int8", "int4", "fp8"], "default": "auto"},
     "group_size": {"title": "columns that share a scale in int4 weights", "enum": [32, 64, 128], "default": 64}
   }
 })schema";
 
-// Applies the options to a checkpoint. Sets max_model_len, dtype, weight_bits and weight_group_size of `dims`; the
-// model sets the rest. Throws Failure for options that do not go together.
+// Applies the options to a checkpoint. Sets max_model_len, dtype and the weight_ fields of `dims`; the model sets the
+// rest. Throws Failure for options that do not go together.
 WeightFormat apply_options(const Options& options, int32_t checkpoint_dtype, const Quantization& quantization,
                            int32_t max_positions, mortise_model_dims& dims);
 

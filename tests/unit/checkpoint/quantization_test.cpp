@@ -42,6 +42,17 @@ json changed(json section, const char* key, const json& value) {
   return section;
 }
 
+const json kFp8 = {
+    {"quant_method", "fp8"}, {"activation_scheme", "dynamic"}, {"weight_block_size", {128, 128}}, {"fmt", "e4m3"}};
+const json kFloatWeights = {{"num_bits", 8}, {"type", "float"}, {"symmetric", true}, {"strategy", "channel"}};
+
+json float_quantized(const char* strategy) {
+  const json activations = {{"num_bits", 8}, {"type", "float"}, {"strategy", "token"}, {"dynamic", true}};
+  json weights = changed(kFloatWeights, "strategy", strategy);
+  if (std::string(strategy) == "block") weights["block_structure"] = {128, 128};
+  return changed(compressed(weights, activations), "format", "float-quantized");
+}
+
 TEST(Quantization, AFloatCheckpointHasNone) {
   json config = {{"model_type", "llama"}, {"quantization_config", nullptr}};
   EXPECT_EQ(normalise_quantization(config, "config.json"), std::nullopt);
@@ -71,14 +82,38 @@ TEST(Quantization, ReadsTheThreeLayouts) {
   EXPECT_EQ(read(changed(compressed(int8, activations), "format", "int-quantized"))->group_size, 0);
 }
 
+TEST(Quantization, ReadsFp8) {
+  const auto blocks = read(kFp8);
+  EXPECT_EQ(blocks->layout, QuantizedLayout::kFp8);
+  EXPECT_TRUE(blocks->fp8);
+  EXPECT_EQ(blocks->bits, 8);
+  EXPECT_EQ(blocks->group_size, 128);
+  EXPECT_EQ(read({{"quant_method", "fp8"}, {"activation_scheme", "static"}})->group_size, 0);
+  EXPECT_EQ(read(float_quantized("block"))->group_size, 128);
+  for (const char* strategy : {"tensor", "channel"}) {
+    const auto config = read(float_quantized(strategy));
+    EXPECT_EQ(config->layout, QuantizedLayout::kCompressedTensors);
+    EXPECT_TRUE(config->fp8);
+    EXPECT_EQ(config->group_size, 0);
+  }
+  EXPECT_FALSE(read(compressed(kWeights))->fp8);
+  json config = with_quantization(kFp8);
+  normalise_quantization(config, "config.json");
+  EXPECT_EQ(config["quantization_config"],
+            json({{"quant_method", "fp8"}, {"bits", 8}, {"group_size", 128}, {"type", "fp8"}}));
+}
+
 TEST(Quantization, RefusesAnythingElseAndSaysWhatIsSupported) {
   constexpr const char* kAll =
-      "supported are gptq (4 or 8 bits), awq (version gemm, 4 bits) and compressed-tensors "
-      "(pack-quantized or int-quantized, 4 or 8 bits)";
+      "supported are gptq (4 or 8 bits), awq (version gemm, 4 bits), compressed-tensors "
+      "(pack-quantized or int-quantized, 4 or 8 bits; float-quantized, 8 bits) and fp8 (E4M3, per tensor or in blocks";
   EXPECT_THAT(error_for({{"quant_method", "bitsandbytes"}}),
               HasSubstr(R"(config.json: quantization_config.quant_method is '"bitsandbytes"')"));
   const std::vector<std::pair<json, const char*>> cases = {
-      {{{"quant_method", "fp8"}}, "quant_method"},
+      {{{"quant_method", "fbgemm_fp8"}}, "quant_method"},
+      {changed(kFp8, "weight_block_size", {64, 128}), "weight_block_size"},
+      {changed(kFp8, "fmt", "e5m2"), "fmt"},
+      {changed(kFp8, "activation_scheme", "some"), "activation_scheme"},
       {{{"bits", 4}}, "quant_method"},
       {changed(kGptq, "bits", 3), "bits is '3'"},
       {changed(kGptq, "bits", nullptr), "bits is missing"},
@@ -86,7 +121,15 @@ TEST(Quantization, RefusesAnythingElseAndSaysWhatIsSupported) {
       {changed(kGptq, "dynamic", {{"+:.*down.*", {{"bits", 8}}}}), "dynamic"},
       {changed(kAwq, "version", "gemv"), "version"},
       {changed(kAwq, "bits", 8), "bits"},
-      {changed(compressed(kWeights), "format", "float-quantized"), "format"},
+      {changed(compressed(kWeights), "format", "nvfp4-pack-quantized"), "format"},
+      {changed(compressed(kWeights), "format", "float-quantized"), "group_0.weights.type"},
+      {changed(compressed(kFloatWeights), "format", "int-quantized"), "group_0.weights.type"},
+      {float_quantized("group"), "group_0.weights.strategy"},
+      {changed(compressed(changed(changed(kFloatWeights, "strategy", "block"), "block_structure", {1, 128})), "format",
+               "float-quantized"),
+       "group_0.weights.block_structure"},
+      {changed(compressed(changed(kFloatWeights, "num_bits", 4)), "format", "float-quantized"),
+       "group_0.weights.num_bits"},
       {changed(compressed(kWeights), "config_groups", json::object()), "config_groups"},
       {changed(compressed(kWeights), "transform_config", {{"config_groups", 1}}), "transform_config"},
       {changed(compressed(kWeights), "sparsity_config", {{"format", "sparse-24-bitmask"}}), "sparsity_config"},

@@ -11,6 +11,7 @@
 #include "checkpoint/checkpoint.hpp"
 #include "folder_test.hpp"
 #include "kernels/cpu/isa.hpp"
+#include "kernels/cpu/reference/linear_fp8.hpp"
 #include "kernels/cpu/reference/linear_int.hpp"
 
 namespace mortise::test {
@@ -42,7 +43,9 @@ std::vector<double> dequantised(const QuantizedMatrix& matrix) {
     for (std::size_t j = 0; j < k; ++j) {
       const std::size_t column = matrix.order().empty() ? j : static_cast<std::size_t>(matrix.order()[j]);
       const std::size_t g = i * groups + j / group;
-      w[i * k + column] = double{scales[g]} * (values[i * k + j] - zeros[g]);
+      const double value =
+          matrix.fp8() ? double{cpu::reference::from_e4m3(values[i * k + j])} : double{values[i * k + j]} - zeros[g];
+      w[i * k + column] = double{scales[g]} * value;
     }
   }
   return w;
@@ -69,8 +72,21 @@ TEST_P(QuantizedGolden, EachWeightComesBackExactly) {
   EXPECT_FALSE(checkpoint.find_quantized("p.bias").has_value());
 }
 
+// What `read` gives for E4M3, multiplied as specified: only f32 is between the product and numpy's.
+std::vector<float> fp8_product(const QuantizedMatrix& matrix, const std::vector<double>& x) {
+  const auto n = static_cast<std::size_t>(matrix.rows()), k = static_cast<std::size_t>(matrix.columns());
+  const auto group = static_cast<std::size_t>(matrix.group_size());
+  cpu::reference::Fp8Weight weight = {n, k, group, std::vector<std::uint8_t>(n * k),
+                                      std::vector<float>(n * ((k + group - 1) / group))};
+  matrix.read(0, matrix.rows(), weight.values.data(), weight.scales.data(), nullptr);
+  const std::vector<float> rows(x.begin(), x.end());
+  std::vector<float> product(rows.size() / k * n);
+  cpu::reference::linear_fp8(rows.data(), weight, nullptr, product.data(), rows.size() / k);
+  return product;
+}
+
 // The specified arithmetic on what was read, against the product that numpy computed in double: only the rounding of x
-// to int8 and f32 are between them.
+// to int8 (for integers) and f32 are between them.
 TEST_P(QuantizedGolden, ItsProductIsThatOfTheDequantisedMatrix) {
   const cpu::DenormalsOff off;
   const SafetensorsFile golden(kGoldens / GetParam() / "expected.safetensors");
@@ -80,32 +96,38 @@ TEST_P(QuantizedGolden, ItsProductIsThatOfTheDequantisedMatrix) {
   ASSERT_TRUE(matrix.has_value());
   const auto n = static_cast<std::size_t>(matrix->rows()), k = static_cast<std::size_t>(matrix->columns());
   const auto group = static_cast<std::size_t>(matrix->group_size()), groups = (k + group - 1) / group;
-  cpu::reference::IntWeight weight = {n, k, group, {}, {}, {}, matrix->order()};
-  weight.values.resize(n * k), weight.scales.resize(n * groups), weight.zeros.resize(n * groups);
-  matrix->read(0, matrix->rows(), weight.values.data(), weight.scales.data(), weight.zeros.data());
-  const std::vector<float> rows(x.begin(), x.end());
   std::vector<float> product(4 * n);
-  cpu::reference::linear_int(rows.data(), weight, nullptr, product.data(), 4);
+  if (matrix->fp8()) {
+    product = fp8_product(*matrix, x);
+  } else {
+    cpu::reference::IntWeight weight = {n, k, group, {}, {}, {}, matrix->order()};
+    weight.values.resize(n * k), weight.scales.resize(n * groups), weight.zeros.resize(n * groups);
+    matrix->read(0, matrix->rows(), weight.values.data(), weight.scales.data(), weight.zeros.data());
+    const std::vector<float> rows(x.begin(), x.end());
+    cpu::reference::linear_int(rows.data(), weight, nullptr, product.data(), 4);
+  }
   for (std::size_t i = 0; i < 4; ++i) {
     double most = 0;
     for (std::size_t j = 0; j < k; ++j) most = std::max(most, std::fabs(x[i * k + j]));
     for (std::size_t c = 0; c < n; ++c) {
       double weights = 0;
       for (std::size_t j = 0; j < k; ++j) weights += std::fabs(w[c * k + j]);
-      EXPECT_NEAR(product[i * n + c], y[i * n + c], (most / 254 + most * 0x1p-18) * weights);
+      const double rounding = matrix->fp8() ? 0 : most / 254;  // of x to int8
+      EXPECT_NEAR(product[i * n + c], y[i * n + c], (rounding + most * 0x1p-18) * weights);
     }
   }
 }
 
 TEST(QuantizedGoldens, AreAllThere) {
-  EXPECT_GE(golden_names().size(), 14u);  // fewer: a layout is no longer tested
+  EXPECT_GE(golden_names().size(), 19u);  // fewer: a layout is no longer tested
 }
 
 // A checkpoint of one matrix, of which a test breaks a tensor.
 class QuantizedFile : public FolderTest {
  protected:
   static TensorToWrite tensor(const char* name, const char* dtype, const std::vector<std::int64_t>& shape) {
-    std::size_t bytes = std::string(dtype).find("64") != std::string::npos   ? 8
+    std::size_t bytes = std::string(dtype).starts_with("F8")                 ? 1
+                        : std::string(dtype).find("64") != std::string::npos ? 8
                         : std::string(dtype).find("16") != std::string::npos ? 2
                         : std::string(dtype).find('8') != std::string::npos  ? 1
                                                                              : 4;
@@ -155,6 +177,28 @@ TEST_F(QuantizedFile, ACompressedMatrixIsCheckedAgainstItsShape) {
               HasSubstr("tensor p.weight_scale is BF16 [5, 3]; expected F16, BF16 or F32 [5, groups] for 64 columns"));
   EXPECT_THAT(error_for(packed_, {words, shape, scale, tensor("p.weight_zero_point", "I32", {5, 2})}),
               HasSubstr("tensor p.weight_zero_point is I32 [5, 2]; expected I32 [1, 2] or I8 [5, 2]"));
+}
+
+TEST_F(QuantizedFile, AnFp8MatrixIsCheckedAgainstItsScales) {
+  const std::string section = R"({"quant_method": "fp8", "weight_block_size": [128, 128]})";
+  const auto weight = tensor("p.weight", "F8_E4M3", {130, 200}), blocks = tensor("p.weight_scale_inv", "F32", {2, 2});
+  EXPECT_EQ(error_for(section, {weight, blocks}), "");
+  EXPECT_EQ(error_for(section, {weight, tensor("p.weight_scale", "BF16", {130, 1})}), "");
+  EXPECT_EQ(error_for(section, {weight, tensor("p.weight_scale", "F32", {})}), "");
+  EXPECT_EQ(error_for(section, {tensor("p.weight", "BF16", {130, 200})}), "");  // a module that is not converted
+  EXPECT_THAT(error_for(section, {weight}), HasSubstr("tensor p.weight_scale is missing"));
+  EXPECT_THAT(
+      error_for(section, {weight, tensor("p.weight_scale_inv", "F32", {2, 3})}),
+      HasSubstr("tensor p.weight_scale_inv is F32 [2, 3]; expected F32, BF16 or F16 [1] for the matrix, [130, 1] "
+                "for its rows, or [2, 2] for blocks of 128 x 128"));
+  EXPECT_THAT(
+      error_for(section, {tensor("p.weight", "F8_E5M2", {130, 200}), blocks}),
+      HasSubstr("tensor p.weight is F8_E5M2 [130, 200]; expected F8_E4M3 with two dimensions; take a checkpoint in "
+                "E4M3, or the unquantised one"));
+  auto infinite = blocks;
+  infinite.bytes[3 * 4 + 2] = static_cast<char>(0x80), infinite.bytes[3 * 4 + 3] = 0x7f;
+  EXPECT_THAT(error_for(section, {weight, infinite}),
+              HasSubstr("tensor p.weight_scale_inv: scale 3 is not finite; the checkpoint is damaged"));
 }
 
 TEST_F(QuantizedFile, AnActOrderWithUnevenGroupsIsRefused) {

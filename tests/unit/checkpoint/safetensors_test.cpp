@@ -57,9 +57,9 @@ TEST_F(Safetensors, ViewsOutliveAMoveOfTheFile) {
 }
 
 TEST_F(Safetensors, ATensorOfAnUnknownDtypeIsKeptAsBytes) {
-  const SafetensorsFile file(write("x.safetensors", safetensors_bytes({{"q", "F8_E4M3", {5}, "abcde"}})));
+  const SafetensorsFile file(write("x.safetensors", safetensors_bytes({{"q", "F8_E5M2", {5}, "abcde"}})));
   EXPECT_EQ(file.tensors().at("q").dtype, Dtype::kOther);
-  EXPECT_EQ(file.tensors().at("q").dtype_name, "F8_E4M3");
+  EXPECT_EQ(file.tensors().at("q").dtype_name, "F8_E5M2");
   EXPECT_EQ(file.tensors().at("q").bytes.size(), 5u);
 }
 
