@@ -1,17 +1,19 @@
 // examples/suffix/confidence.hpp: how often a favourite comes true, learned from what the target generated.
 //
 // A favourite's chance depends on where it comes from, on how many tokens match, and on how often they went on in this
-// way. These three choose a bin. A bin begins with a guess and counts the favourites that came true. Counts are halved
+// way (for a copy: whether it is in step). These three choose a bin. A bin begins with a guess and counts the favourites
+// that came true. Counts are halved
 // when there are many, so that a table follows a change of the texts. Not thread-safe.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
 
+#include "copy_cursor.hpp"
+
 namespace suffix {
 
-enum class Source { kOwnText, kOtherTexts };
+enum class Source { kOwnText, kOtherTexts, kCopy };
 
 class Confidence {
  public:
@@ -20,16 +22,20 @@ class Confidence {
 
   // The bin of a favourite behind `length` matching tokens, which came in `count` of `total` cases.
   static int bin(Source source, int32_t length, int32_t count, int32_t total) {
-    int by_length = 0;
-    while (by_length < kLengths - 1 && length >= kFrom[by_length + 1]) ++by_length;
-    const int by_share = 2 * count < total ? 0 : 10 * count < 9 * total ? 1 : total == 1 ? 2 : 3;
-    return (static_cast<int>(source) * kLengths + by_length) * kShares + by_share;
+    return bin(source, length, 2 * count < total ? 0 : 10 * count < 9 * total ? 1 : total == 1 ? 2 : 3);
   }
+  // The bin of what a copy cursor guesses.
+  static int bin(const CopyCursor::Guess& guess) { return bin(Source::kCopy, guess.length, guess.kind); }
+
   // A guess for a table that has seen nothing: long matches, and cases that agree, are usually right.
   static float first_guess(int bin) {
-    constexpr std::array<float, kLengths> by_length = {0.2f, 0.4f, 0.55f, 0.65f, 0.75f, 0.85f, 0.9f, 0.95f, 0.97f};
+    constexpr std::array<float, kLengths> by_length = {0.2f,  0.25f, 0.4f, 0.55f, 0.65f,
+                                                       0.75f, 0.85f, 0.9f, 0.95f, 0.97f};
     constexpr std::array<float, kShares> by_share = {0.4f, 0.75f, 0.95f, 1.0f};
-    return by_length[static_cast<std::size_t>(bin / kShares % kLengths)] * by_share[static_cast<std::size_t>(bin % kShares)];
+    const int share = bin % kShares, length = bin / kShares % kLengths;
+    const float of_length = by_length[static_cast<std::size_t>(length)];
+    const bool is_copy = bin / kShares / kLengths == static_cast<int>(Source::kCopy);
+    return (is_copy ? 0.3f + 0.7f * of_length : of_length) * by_share[static_cast<std::size_t>(share)];
   }
 
   void learn(int bin, bool came_true) {
@@ -47,15 +53,21 @@ class Confidence {
   }
 
  private:
-  static constexpr int kLengths = 9, kShares = 4;
-  static constexpr std::array<int32_t, kLengths> kFrom = {1, 2, 3, 4, 5, 7, 10, 16, 32};  // tokens
+  static constexpr int kLengths = 10, kShares = 4, kSources = 3;
+  static constexpr std::array<int32_t, kLengths> kFrom = {0, 1, 2, 3, 4, 5, 7, 10, 16, 32};  // tokens
+
+  static int bin(Source source, int32_t length, int share) {
+    int by_length = 0;
+    while (by_length < kLengths - 1 && length >= kFrom[static_cast<std::size_t>(by_length) + 1]) ++by_length;
+    return (static_cast<int>(source) * kLengths + by_length) * kShares + share;
+  }
   struct Counts {
     uint16_t seen = 0, true_ones = 0;
   };
 
   const int window_;
   const float guess_weight_;
-  std::array<Counts, std::size_t{2} * kLengths * kShares> counts_{};
+  std::array<Counts, std::size_t{kSources} * kLengths * kShares> counts_{};
 };
 
 }  // namespace suffix

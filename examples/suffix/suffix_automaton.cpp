@@ -17,7 +17,7 @@ uint64_t mix(uint64_t x) {
 }  // namespace
 
 SuffixAutomaton::SuffixAutomaton(uint64_t hash_seed) : hash_seed_(hash_seed), slots_(kFirstSlots, -1) {
-  new_state(/*length=*/0, /*link=*/-1, /*count=*/0);
+  new_state({.length = 0, .link = -1, .first_end = 0, .count = 0, .edges = -1, .favourite = -1});
 }
 
 // The slot of the edge, or the empty one where it belongs.
@@ -30,8 +30,8 @@ std::size_t SuffixAutomaton::slot_of(State from, int32_t token) const {
   }
 }
 
-SuffixAutomaton::State SuffixAutomaton::new_state(int32_t length, State link, int32_t count) {
-  states_.push_back({length, link, count, -1, -1});
+SuffixAutomaton::State SuffixAutomaton::new_state(const Node& node) {
+  states_.push_back(node);
   return static_cast<State>(states_.size() - 1);
 }
 
@@ -55,7 +55,10 @@ int32_t SuffixAutomaton::add_edge(State from, int32_t token, State to) {
 // `from` + `token` ends at more places than the longest substring of `to`: gives it, and its suffixes in `to`, a state
 // of their own.
 SuffixAutomaton::State SuffixAutomaton::split(State from, int32_t token, State to) {
-  const State part = new_state(states_[from].length + 1, states_[to].link, states_[to].count);
+  Node shorter = states_[to];  // ends where `to` does, until its token is counted
+  shorter.length = states_[from].length + 1;
+  shorter.edges = shorter.favourite = -1;
+  const State part = new_state(shorter);
   for (int32_t edge = states_[to].edges; edge >= 0; edge = edges_[edge].next) {
     const int32_t copy = add_edge(part, edges_[edge].token, edges_[edge].to);
     if (edge == states_[to].favourite) states_[part].favourite = copy;
@@ -75,7 +78,8 @@ SuffixAutomaton::State SuffixAutomaton::append(State end, int32_t token) {
   if (find(end, token) >= 0) {
     result = end;  // another text has gone on in the same way
   } else {
-    result = new_state(states_[end].length + 1, kRoot, /*count=*/0);
+    const int32_t length = states_[end].length + 1;
+    result = new_state({.length = length, .link = kRoot, .first_end = length, .count = 0, .edges = -1, .favourite = -1});
     for (; state >= 0 && find(state, token) < 0; state = states_[state].link) add_edge(state, token, result);
   }
   if (state >= 0) {

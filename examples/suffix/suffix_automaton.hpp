@@ -43,6 +43,8 @@ class SuffixAutomaton {
     int32_t total;  // how often anything did, at least `count`
     State next;     // the place behind it
   };
+  // Where `place` ended first: how many tokens its text had there.
+  int32_t first_end(Place place) const { return states_[place.state].first_end; }
   // How `place` went on most often. `num_ends`: of how many texts it is the end, where nothing has followed yet.
   // REQUIRES: it was returned by followed() and is not empty.
   Favourite favourite(Place place, int32_t num_ends) const;
@@ -59,8 +61,9 @@ class SuffixAutomaton {
   struct Node {
     int32_t length;
     State link;      // -1: the root's
-    int32_t count;   // places where it ends
-    int32_t edges;   // the first of its edges; -1: none
+    int32_t first_end;
+    int32_t count;      // places where it ends
+    int32_t edges;      // the first of its edges; -1: none
     int32_t favourite;  // an edge; -1: none
   };
   struct Edge {
@@ -72,7 +75,7 @@ class SuffixAutomaton {
 
   std::size_t slot_of(State from, int32_t token) const;
   int32_t find(State from, int32_t token) const { return slots_[slot_of(from, token)]; }
-  State new_state(int32_t length, State link, int32_t count);
+  State new_state(const Node& node);
   int32_t add_edge(State from, int32_t token, State to);
   State split(State from, int32_t token, State to);
   void count_token(State before, State end, int32_t token);

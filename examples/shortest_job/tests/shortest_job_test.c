@@ -223,7 +223,7 @@ static int64_t adversarial_load(int32_t ageing, int32_t prompt, int32_t output, 
 static void a_stream_of_short_jobs_passes_a_long_one_no_more_than_the_bound(void) {
   static const int32_t ageings[] = {1, 2, 8, 64};
   for (int k = 0; k < 4; ++k) {
-    char text[64];
+    static char text[64];
     snprintf(text, sizeof text, "a stream of short jobs, ageing %d", (int)ageings[k]);
     context = text;
     const int64_t job = 400 + 100, most = (ageings[k] - 1) * job;
@@ -260,7 +260,7 @@ static void preemption_comes_to_an_end(void) {
 }
 
 static int64_t random_load(uint64_t seed) {
-  char text[64];
+  static char text[64];
   snprintf(text, sizeof text, "random load, seed %llu", (unsigned long long)seed);
   context = text;
   static const int32_t ageings[] = {1, 3, 8, 100};
