@@ -176,7 +176,7 @@ void a_repeating_text_goes_on_repeating() {
 
 void a_copy_goes_on_behind_an_edit() {
   context = "a copy goes on behind an edit";
-  LoadedProposer proposer(plugin, "{}");
+  LoadedProposer proposer(plugin, R"({"min_confidence": 0.1})");
   Tokens source;  // 100 9 101 9 102 9 ...
   for (int32_t i = 100; i < 130; ++i) source = joined(source, {i, 9});
   // The answer copies, writes 777 in place of 106, and goes on behind the separator, which matches everywhere.
