@@ -166,10 +166,13 @@ static bool older_one_waits(const step_plan* p, const seq_place* place) {
   return false;
 }
 
-/* Starts a waiting sequence if it fits; else those from *num_allowed on, in order of arrival, wait behind it. */
-static void start(step_plan* p, int32_t i, int32_t* num_allowed) {
+/* Starts a waiting sequence if it may and if it fits; else all that arrived after it wait behind it: *num_allowed is
+ * how many may start, in order of arrival. */
+static void start(step_plan* p, const seq_place* place, int32_t* num_allowed) {
+  const int32_t i = place->index;
   if (i >= *num_allowed || p->rows_left < 1 || p->num_running >= p->view->seq_budget || p->num_preempted > 0) return;
-  const bool fits = cost(p, i, end_of(p, i, known(p, i))) <= p->free_blocks - p->reserve;
+  const bool may = !place->preempted_before || !older_one_waits(p, place);
+  const bool fits = may && cost(p, i, end_of(p, i, known(p, i))) <= p->free_blocks - p->reserve;
   const int32_t n = fits ? longest_run(p, i, p->free_blocks) : 0;
   if (n < 1) {
     *num_allowed = i;
@@ -178,13 +181,11 @@ static void start(step_plan* p, int32_t i, int32_t* num_allowed) {
   }
 }
 
-/* Lets the first waiting sequence take blocks and a place from running ones of worse priority, if it needs to and if
- * all of them together have enough. */
-static void displace(step_plan* p) {
-  const seq_place* place = p->order;
+/* Lets a waiting sequence take blocks and a place from running ones of worse priority, if it needs to and if all of them
+ * together have enough. REQUIRES: the plan has no starts yet. */
+static void displace(step_plan* p, const seq_place* place) {
   const seq_place* const end = p->order + p->view->num_seqs;
-  while (place < end && runs(p, place->index)) ++place;
-  if (place == end || p->num_preempted > 0) return;
+  if (p->num_preempted > 0) return;
   if (place->preempted_before && older_one_waits(p, place)) return;
   const int32_t i = place->index;
   if (longest_run(p, i, p->view->num_blocks) < 1) return; /* no rows */
@@ -276,20 +277,17 @@ void make_plan(const mortise_schedule_view* view, const seq_place* order, int32_
     const int32_t i = order[k].index;
     if (runs(&p, i) && known(&p, i) == 1) serve(&p, i);
   }
-  displace(&p);
   int32_t num_allowed = size;
+  bool is_first = true; /* of the waiting ones */
   for (int32_t k = 0; k < size; ++k) {
     const int32_t i = order[k].index;
-    if (p.new_tokens[i] > 0) continue;
     if (runs(&p, i)) {
-      if (known(&p, i) > 1) serve(&p, i);
-    } else if (!order[k].preempted_before) {
-      start(&p, i, &num_allowed);
-    } else if (i < num_allowed && older_one_waits(&p, &order[k])) {
-      num_allowed = i;
-    } else {
-      start(&p, i, &num_allowed);
+      if (p.new_tokens[i] == 0 && known(&p, i) > 1) serve(&p, i);
+      continue;
     }
+    if (is_first) displace(&p, &order[k]);
+    is_first = false;
+    if (p.new_tokens[i] == 0) start(&p, &order[k], &num_allowed);
   }
   if (p.num_scheduled == 0 && size > 0) run_oldest(&p);
   plan->num_scheduled = plan->num_pins = 0;

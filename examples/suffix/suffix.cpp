@@ -51,7 +51,6 @@ class Suffix {
   void bind(const mortise_proposer_bind_args&) {}
 
   void observe(const mortise_observation& seen) {
-    for (int32_t i = 0; i < seen.num_ended; ++i) sequences_.erase(seen.ended_ids[i]);
     try {
       for (int32_t i = 0; i < seen.num_seqs; ++i) {
         const int32_t begin = seen.token_offsets[i], end = seen.token_offsets[i + 1];
@@ -63,6 +62,7 @@ class Suffix {
       past_.clear();
       throw;
     }
+    for (int32_t i = 0; i < seen.num_ended; ++i) sequences_.erase(seen.ended_ids[i]);
   }
 
   void propose(const mortise_proposal_args& args) const {

@@ -171,7 +171,9 @@ void a_repeating_text_goes_on_repeating() {
   context = "a repeating text goes on repeating";
   LoadedProposer proposer(plugin, "{}");
   CHECK(proposer.observe({{1, 0, {5, 6, 7, 5, 6, 7, 5, 6, 7, 5, 6, 7}}}) == MORTISE_OK);
-  CHECK(proposer.propose({{1, 12, 7}}) == (std::vector<Tokens>{{5, 6, 7, 5, 6, 7, 5}}));
+  const Tokens drafts = proposer.propose({{1, 12, 16}})[0];
+  CHECK(drafts.size() > 3);  // beyond the end of the text
+  for (std::size_t i = 0; i < drafts.size(); ++i) CHECK(drafts[i] == 5 + static_cast<int32_t>(i % 3));
 }
 
 void a_copy_goes_on_behind_an_edit() {
