@@ -3,9 +3,9 @@
 #pragma once
 
 #include <dlfcn.h>
+#include <time.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <stdexcept>
@@ -133,7 +133,7 @@ class LoadedProposer {
   }
 
   mortise_error error = mortise::make_error();
-  double observe_s = 0, propose_s = 0;  // time spent in the calls
+  double observe_s = 0, propose_s = 0;  // processor time of the calls
 
  private:
   static const mortise_component& first_component(const char* file) {
@@ -161,10 +161,15 @@ class LoadedProposer {
   }
   template <typename Call>
   static mortise_status timed(double& seconds, const Call& call) {
-    const auto begin = std::chrono::steady_clock::now();
+    const double begin = thread_seconds();
     const mortise_status status = call();
-    seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    seconds += thread_seconds() - begin;
     return status;
+  }
+  static double thread_seconds() {
+    timespec time{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
   }
   const mortise_proposer_table& table() const { return *static_cast<const mortise_proposer_table*>(component_.table); }
   mortise_proposer* self() { return static_cast<mortise_proposer*>(instance_); }

@@ -101,8 +101,9 @@ void SuffixAutomaton::count_token(State before, State end, int32_t token) {
   for (State state = end; state != kRoot && left > 0; state = states_[state].link, --left) ++states_[state].count;
   left = kMostCounted;
   for (State state = before; state != kRoot && left > 0; state = states_[state].link, --left) {
-    const int32_t edge = find(state, token);
     int32_t& favourite = states_[state].favourite;
+    if (edges_[favourite].token == token) continue;
+    const int32_t edge = find(state, token);
     if (states_[edges_[edge].to].count >= states_[edges_[favourite].to].count) favourite = edge;
   }
 }
