@@ -107,8 +107,8 @@ static bool has_places(shortest_job* self, int32_t num_seqs) {
   return true;
 }
 
-static mortise_status plan(mortise_scheduler* scheduler, const mortise_schedule_view* given,
-                           mortise_schedule_plan* out, mortise_error* error) {
+static mortise_status plan(mortise_scheduler* scheduler, const mortise_schedule_view* given, mortise_schedule_plan* out,
+                           mortise_error* error) {
   shortest_job* const self = (shortest_job*)scheduler;
   mortise_schedule_view view = {0};
   memcpy(&view, given, given->struct_size < sizeof view ? given->struct_size : sizeof view);
@@ -154,7 +154,9 @@ static void destroy(void* instance) {
   self->host->free(self->host, self);
 }
 
-static uint64_t num_sequences(void* instance) { return (uint64_t)((const shortest_job*)instance)->jobs.num_jobs; }
+static uint64_t num_sequences(void* instance) {
+  return (uint64_t)((const shortest_job*)instance)->jobs.num_jobs;
+}
 
 static const void* get_ext(void* instance, const char* id) {
   static const mortise_sequences_table sequences = {sizeof sequences, 0, num_sequences};
@@ -166,7 +168,8 @@ static const void* get_ext(void* instance, const char* id) {
 static const char options_schema[] =
     "{\"$schema\": \"http://json-schema.org/draft-07/schema#\", \"type\": \"object\", \"additionalProperties\": false,"
     " \"properties\": {"
-    "  \"ageing\": {\"title\": \"by how much more of later work than its own job a sequence may be passed; 1: by none\","
+    "  \"ageing\": {\"title\": \"by how much more of later work than its own job a sequence may be passed; 1: by "
+    "none\","
     "    \"type\": \"integer\", \"minimum\": 1, \"maximum\": 1024, \"default\": 8},"
     "  \"max_num_seqs\": {\"title\": \"sequences that run at a time, at most\", \"type\": \"integer\", \"minimum\": 1,"
     "    \"maximum\": 65536, \"default\": 64},"

@@ -18,14 +18,22 @@ typedef struct step_plan {
   int32_t num_started, num_scheduled, num_preempted;
 } step_plan;
 
-static int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
-static int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t max64(int64_t a, int64_t b) {
+  return a > b ? a : b;
+}
+static int64_t min64(int64_t a, int64_t b) {
+  return a < b ? a : b;
+}
 
-static bool runs(const step_plan* p, int32_t i) { return p->view->states[i] == MORTISE_SEQ_RUNNING; }
+static bool runs(const step_plan* p, int32_t i) {
+  return p->view->states[i] == MORTISE_SEQ_RUNNING;
+}
 static int64_t first(const step_plan* p, int32_t i) {
   return runs(p, i) ? p->view->num_computed[i] : p->view->num_cached[i];
 }
-static int32_t known(const step_plan* p, int32_t i) { return (int32_t)(p->view->num_tokens[i] - first(p, i)); }
+static int32_t known(const step_plan* p, int32_t i) {
+  return (int32_t)(p->view->num_tokens[i] - first(p, i));
+}
 
 /* --- blocks */
 
@@ -181,8 +189,8 @@ static void start(step_plan* p, const seq_place* place, int32_t* num_allowed) {
   }
 }
 
-/* Lets a waiting sequence take blocks and a place from running ones of worse priority, if it needs to and if all of them
- * together have enough. REQUIRES: the plan has no starts yet. */
+/* Lets a waiting sequence take blocks and a place from running ones of worse priority, if it needs to and if all of
+ * them together have enough. REQUIRES: the plan has no starts yet. */
 static void displace(step_plan* p, const seq_place* place) {
   const seq_place* const end = p->order + p->view->num_seqs;
   if (p->num_preempted > 0) return;
@@ -301,7 +309,9 @@ void make_plan(const mortise_schedule_view* view, const seq_place* order, int32_
   }
 }
 
-uint64_t plan_scratch_size(int32_t num_seqs) { return 3 * (uint64_t)num_seqs; }
+uint64_t plan_scratch_size(int32_t num_seqs) {
+  return 3 * (uint64_t)num_seqs;
+}
 
 static int compare(const void* a, const void* b) {
   const seq_place *x = a, *y = b;

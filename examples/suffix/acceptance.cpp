@@ -45,8 +45,8 @@ void begin(LoadedProposer& proposer, const std::vector<Text>& texts, std::size_t
   }
 }
 
-// One step of all running texts; those that end leave `running`. As by the host, their ends are told with the next step:
-// `ended`.
+// One step of all running texts; those that end leave `running`. As by the host, their ends are told with the next
+// step: `ended`.
 void step(LoadedProposer& proposer, int32_t max_drafts, std::vector<Running>& running, std::vector<uint64_t>& ended,
           Figures& figures) {
   std::vector<LoadedProposer::Ask> asks;
@@ -58,7 +58,8 @@ void step(LoadedProposer& proposer, int32_t max_drafts, std::vector<Running>& ru
   for (std::size_t i = 0; i < running.size(); ++i) {
     Running& one = running[i];
     const auto next = one.text->output.begin() + one.num_generated;
-    const auto accepted = static_cast<int32_t>(std::mismatch(drafts[i].begin(), drafts[i].end(), next).first - drafts[i].begin());
+    const auto accepted =
+        static_cast<int32_t>(std::mismatch(drafts[i].begin(), drafts[i].end(), next).first - drafts[i].begin());
     ++figures.steps;
     figures.steps_with_drafts += !drafts[i].empty();
     figures.drafts += static_cast<int64_t>(drafts[i].size());
@@ -96,12 +97,15 @@ int run(char** arguments) {
     if (running.empty()) break;
     step(proposer, max_drafts, running, ended, figures);
   }
-  const auto ratio = [](auto a, auto b) { return static_cast<double>(a) / static_cast<double>(std::max<int64_t>(1, b)); };
+  const auto ratio = [](auto a, auto b) {
+    return static_cast<double>(a) / static_cast<double>(std::max<int64_t>(1, b));
+  };
   std::size_t prompt_tokens = 0;
   for (const Text& text : texts) prompt_tokens += text.prompt.size();
   std::printf(
       "{\"texts\": %zu, \"tokens\": %lld, \"tokens_per_step\": %.3f, \"acceptance_rate\": %.3f, \"drafts_per_step\": "
-      "%.2f, \"steps_with_drafts\": %.3f, \"us_per_step\": %.2f, \"us_per_draft_call\": %.2f, \"us_per_prompt_token\": %.3f}\n",
+      "%.2f, \"steps_with_drafts\": %.3f, \"us_per_step\": %.2f, \"us_per_draft_call\": %.2f, \"us_per_prompt_token\": "
+      "%.3f}\n",
       texts.size(), static_cast<long long>(figures.tokens), ratio(figures.tokens, figures.steps),
       ratio(figures.accepted, figures.drafts), ratio(figures.drafts, figures.steps),
       ratio(figures.steps_with_drafts, figures.steps),

@@ -1,9 +1,9 @@
 // examples/suffix/confidence.hpp: how often a favourite comes true, learned from what the target generated.
 //
 // A favourite's chance depends on where it comes from, on how many tokens match, and on how often they went on in this
-// way (for a copy: whether it is in step). These three choose a bin. A bin begins with a guess and counts the favourites
-// that came true. Counts are halved
-// when there are many, so that a table follows a change of the texts. Not thread-safe.
+// way (for a copy: whether it is in step). These three choose a bin. A bin begins with a guess and counts the
+// favourites that came true. Counts are halved when there are many, so that a table follows a change of the texts. Not
+// thread-safe.
 #pragma once
 
 #include <array>
@@ -17,7 +17,8 @@ enum class Source { kOwnText, kOtherTexts, kCopy };
 
 class Confidence {
  public:
-  // `window`: the counts of a bin are halved beyond this number. `guess_weight`: how many observations a guess is worth.
+  // `window`: the counts of a bin are halved beyond this number. `guess_weight`: how many observations a guess is
+  // worth.
   Confidence(int window, float guess_weight) : window_(window), guess_weight_(guess_weight) {}
 
   // The bin of a favourite behind `length` matching tokens, which came in `count` of `total` cases.
@@ -49,7 +50,8 @@ class Confidence {
   // The chance of a favourite in this bin. Where little was seen, `guess` decides.
   float of(int bin, float guess) const {
     const Counts& counts = counts_[static_cast<std::size_t>(bin)];
-    return (static_cast<float>(counts.true_ones) + guess_weight_ * guess) / (static_cast<float>(counts.seen) + guess_weight_);
+    return (static_cast<float>(counts.true_ones) + guess_weight_ * guess) /
+           (static_cast<float>(counts.seen) + guess_weight_);
   }
 
  private:

@@ -30,7 +30,8 @@ class CopyCursor {
     Guess best = {at_ + num_edited_, 0, kInPlace};
     for (int32_t index = at_; index < std::min(at_ + kWindow, size); ++index) {
       int32_t length = 0;
-      while (length < std::min(num_edited_, kMostCompared) && text[index - 1 - length] == text[size - 1 - length]) ++length;
+      while (length < std::min(num_edited_, kMostCompared) && text[index - 1 - length] == text[size - 1 - length])
+        ++length;
       if (length <= best.length) continue;
       best = {index, length, index == at_ + num_edited_ ? kInPlace : index < at_ + kNearby ? kNear : kFar};
     }
@@ -54,8 +55,8 @@ class CopyCursor {
   }
 
  private:
-  static constexpr int32_t kCopy = 4;          // so many matching tokens are a copy, fewer may be chance
-  static constexpr int32_t kWindow = 64;       // tokens behind the end of a copy in which it may go on
+  static constexpr int32_t kCopy = 4;     // so many matching tokens are a copy, fewer may be chance
+  static constexpr int32_t kWindow = 64;  // tokens behind the end of a copy in which it may go on
   static constexpr int32_t kNearby = 8;
   static constexpr int32_t kMostEdited = 32;   // tokens; behind more of them the copy has ended
   static constexpr int32_t kMostCompared = 4;  // tokens; longer matches are found without a cursor

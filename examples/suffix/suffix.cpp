@@ -2,9 +2,9 @@
 //
 // Source: SuffixDecoding, Oliaro et al., arXiv:2411.04975. As there, the longest suffix of a sequence is looked up in
 // the sequence's own text and in what other sequences generated, and of each the most frequent continuation is a
-// candidate. The candidate of which most drafts should be accepted wins. Unlike there, a draft's chance is not its share
-// of the continuations but is learned (confidence.hpp), the generated texts of running sequences count too, and another
-// candidate goes on with a copy behind an edit (copy_cursor.hpp).
+// candidate. The candidate of which most drafts should be accepted wins. Unlike there, a draft's chance is not its
+// share of the continuations but is learned (confidence.hpp), the generated texts of running sequences count too, and
+// another candidate goes on with a copy behind an edit (copy_cursor.hpp).
 #include <algorithm>
 #include <array>
 #include <memory>
@@ -37,7 +37,8 @@ constexpr const char* kOptionsSchema = R"schema({
   }
 })schema";
 
-// Tokens of a prompt's end that stand before the answer among the past texts: an answer's beginning is looked up by them.
+// Tokens of a prompt's end that stand before the answer among the past texts: an answer's beginning is looked up by
+// them.
 constexpr std::size_t kPromptEnd = 16;
 
 class Suffix {
@@ -54,8 +55,7 @@ class Suffix {
     try {
       for (int32_t i = 0; i < seen.num_seqs; ++i) {
         const int32_t begin = seen.token_offsets[i], end = seen.token_offsets[i + 1];
-        observe(seen.seq_ids[i], seen.first_positions[i],
-                {seen.tokens + begin, static_cast<std::size_t>(end - begin)});
+        observe(seen.seq_ids[i], seen.first_positions[i], {seen.tokens + begin, static_cast<std::size_t>(end - begin)});
       }
     } catch (const std::bad_alloc&) {
       sequences_.clear();  // what was being changed may be half done

@@ -79,7 +79,8 @@ SuffixAutomaton::State SuffixAutomaton::append(State end, int32_t token) {
     result = end;  // another text has gone on in the same way
   } else {
     const int32_t length = states_[end].length + 1;
-    result = new_state({.length = length, .link = kRoot, .first_end = length, .count = 0, .edges = -1, .favourite = -1});
+    result =
+        new_state({.length = length, .link = kRoot, .first_end = length, .count = 0, .edges = -1, .favourite = -1});
     for (; state >= 0 && find(state, token) < 0; state = states_[state].link) add_edge(state, token, result);
   }
   if (state >= 0) {

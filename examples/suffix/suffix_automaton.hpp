@@ -60,7 +60,7 @@ class SuffixAutomaton {
 
   struct Node {
     int32_t length;
-    State link;      // -1: the root's
+    State link;  // -1: the root's
     int32_t first_end;
     int32_t count;      // places where it ends
     int32_t edges;      // the first of its edges; -1: none

@@ -4,191 +4,174 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "scene.h"
 #include "simulation.h"
 
 static const mortise_component* component;
 
 /* --- views that are written by hand */
 
-typedef struct row {
-  int32_t state, num_tokens, first; /* first: num_computed of a running one, num_cached of a waiting one */
-  int32_t blocks;                   /* held by a running one; cached and free, of a waiting one */
-  int32_t lookahead, priority;
-  int32_t cached_with, cached_shared;
-} row;
-
-enum { W = MORTISE_SEQ_WAITING, R = MORTISE_SEQ_RUNNING, MAX_ROWS = 8 };
-
-typedef struct scene {
-  int32_t token_budget, seq_budget, num_free_blocks;
-  uint32_t flags;
-  row rows[MAX_ROWS];
-  int32_t num_rows;
-  int32_t max_new_tokens[MAX_ROWS];
-  /* The plan: tokens by sequence, 0: does not run; whether it is preempted; drafts. */
-  int32_t tokens[MAX_ROWS], preempted[MAX_ROWS], drafts[MAX_ROWS];
-} scene;
-
-/* Tells the sequences to a new scheduler and asks it for a plan. */
-static void plan_scene(scene* s, int32_t ageing) {
-  simulation sim;
-  sim_begin(&sim, component, ageing, 1);
-  uint64_t ids[MAX_ROWS] = {0};
-  int32_t computed[MAX_ROWS] = {0}, cached[MAX_ROWS] = {0}, cached_free[MAX_ROWS] = {0}, held[MAX_ROWS] = {0};
-  int32_t states[MAX_ROWS], num_tokens[MAX_ROWS], lookahead[MAX_ROWS], priorities[MAX_ROWS], with[MAX_ROWS],
-      shared[MAX_ROWS], seqs[MAX_ROWS], new_tokens[MAX_ROWS], preempted[MAX_ROWS];
-  for (int32_t i = 0; i < s->num_rows; ++i) {
-    const row* r = &s->rows[i];
-    ids[i] = sim_add(&sim, r->num_tokens, s->max_new_tokens[i], s->max_new_tokens[i], r->priority);
-    states[i] = r->state;
-    num_tokens[i] = r->num_tokens;
-    (r->state == R ? computed : cached)[i] = r->first;
-    (r->state == R ? held : cached_free)[i] = r->blocks;
-    lookahead[i] = s->drafts[i] = r->lookahead;
-    priorities[i] = r->priority;
-    with[i] = r->cached_shared > 0 ? r->cached_with : i;
-    shared[i] = r->cached_shared;
-  }
-  const uint64_t groups[MAX_ROWS] = {0};
-  const mortise_schedule_view view = {.struct_size = sizeof view, .flags = s->flags, .num_seqs = s->num_rows,
-                                      .block_size = 16, .token_budget = s->token_budget, .seq_budget = s->seq_budget,
-                                      .num_free_blocks = s->num_free_blocks, .num_blocks = 100, .seq_ids = ids,
-                                      .states = states, .num_tokens = num_tokens, .num_computed = computed,
-                                      .num_cached = cached, .num_cached_free_blocks = cached_free,
-                                      .blocks_held = held, .blocks_freed_if_preempted = held, .lookahead = lookahead,
-                                      .priorities = priorities, .arrivals = ids, .groups = groups,
-                                      .cached_free_with = with, .cached_free_shared = shared};
-  mortise_schedule_plan plan = {.struct_size = sizeof plan, .seqs = seqs, .num_new_tokens = new_tokens,
-                                .preempted = preempted, .max_drafts = s->drafts};
-  mortise_error error = {.struct_size = sizeof error};
-  const mortise_scheduler_table* table = component->table;
-  CHECK(table->plan(sim.scheduler, &view, &plan, &error) == MORTISE_OK);
-  if (plan.num_scheduled > 0) check_plan(&view, &plan);
-  memset(s->tokens, 0, sizeof s->tokens);
-  memset(s->preempted, 0, sizeof s->preempted);
-  for (int32_t k = 0; k < plan.num_scheduled; ++k) s->tokens[seqs[k]] = new_tokens[k];
-  for (int32_t k = 0; k < plan.num_preempted; ++k) s->preempted[preempted[k]] = 1;
-  sim_end(&sim);
-}
-
-static void expect(const int32_t* found, int32_t a, int32_t b, int32_t c) {
-  if (found[0] == a && found[1] == b && found[2] == c) return;
-  fprintf(stderr, "expected %d %d %d, got %d %d %d\n", a, b, c, found[0], found[1], found[2]);
-  CHECK(!"the plan");
-}
-
 static void the_shortest_job_goes_first(void) {
   context = "the shortest job goes first";
-  scene s = {.token_budget = 44, .seq_budget = 8, .num_free_blocks = 90, .num_rows = 3,
-             .rows = {{W, 40, 0, 0}, {W, 30, 0, 0}, {W, 5, 0, 0}}, .max_new_tokens = {10, 100, 5}};
-  plan_scene(&s, 8);
+  scene s = {.token_budget = 44,
+             .seq_budget = 8,
+             .num_free_blocks = 90,
+             .num_rows = 3,
+             .rows = {{W, 40, 0, 0}, {W, 30, 0, 0}, {W, 5, 0, 0}},
+             .max_new_tokens = {10, 100, 5}};
+  plan_scene(&s, component, 8);
   expect(s.tokens, 39, 0, 5); /* the second prompt is shorter than the first, but not the job */
-  plan_scene(&s, 1);
+  plan_scene(&s, component, 1);
   expect(s.tokens, 40, 4, 0); /* ageing 1 is first come, first served */
 }
 
 static void a_short_prompt_passes_the_chunks_of_a_long_one(void) {
   context = "a short prompt passes the chunks of a long one";
-  scene s = {.token_budget = 64, .seq_budget = 8, .num_free_blocks = 90, .num_rows = 3,
-             .rows = {{R, 600, 128, 8}, {W, 40, 0, 0}, {R, 33, 32, 2}}, .max_new_tokens = {10, 10, 10}};
-  plan_scene(&s, 8);
+  scene s = {.token_budget = 64,
+             .seq_budget = 8,
+             .num_free_blocks = 90,
+             .num_rows = 3,
+             .rows = {{R, 600, 128, 8}, {W, 40, 0, 0}, {R, 33, 32, 2}},
+             .max_new_tokens = {10, 10, 10}};
+  plan_scene(&s, component, 8);
   expect(s.tokens, 23, 40, 1); /* a decode keeps its row */
 }
 
 static void priorities_go_before_lengths(void) {
   context = "priorities go before lengths";
-  scene s = {.token_budget = 64, .seq_budget = 1, .num_free_blocks = 90, .num_rows = 2,
-             .rows = {{W, 10, 0, 0, 0, 1}, {W, 60, 0, 0, 0, 0}}, .max_new_tokens = {1, 100}};
-  plan_scene(&s, 8);
+  scene s = {.token_budget = 64,
+             .seq_budget = 1,
+             .num_free_blocks = 90,
+             .num_rows = 2,
+             .rows = {{W, 10, 0, 0, 0, 1}, {W, 60, 0, 0, 0, 0}},
+             .max_new_tokens = {1, 100}};
+  plan_scene(&s, component, 8);
   expect(s.tokens, 0, 60, 0);
-  s.rows[0] = (row){.state = R, .num_tokens = 10, .first = 9, .blocks = 1, .priority = 1}; /* takes the only place: it gives it up */
-  plan_scene(&s, 8);
+  s.rows[0] = (row){
+      .state = R, .num_tokens = 10, .first = 9, .blocks = 1, .priority = 1}; /* takes the only place: it gives it up */
+  plan_scene(&s, component, 8);
   expect(s.tokens, 0, 60, 0);
   expect(s.preempted, 1, 0, 0);
   s.rows[0].priority = 0;
-  plan_scene(&s, 8);
+  plan_scene(&s, component, 8);
   expect(s.tokens, 1, 0, 0);
 }
 
 static void nobody_is_preempted_if_it_were_in_vain(void) {
   context = "nobody is preempted if it were in vain";
-  scene s = {.token_budget = 64, .seq_budget = 8, .num_free_blocks = 1, .num_rows = 3,
-             .rows = {{R, 32, 31, 2, 0, 1}, {W, 60, 0, 0, 0, 0}, {R, 17, 16, 1, 0, 0}}, .max_new_tokens = {9, 9, 9}};
-  plan_scene(&s, 8); /* 4 blocks and a reserve; there would be 1 + 2 */
+  scene s = {.token_budget = 64,
+             .seq_budget = 8,
+             .num_free_blocks = 1,
+             .num_rows = 3,
+             .rows = {{R, 32, 31, 2, 0, 1}, {W, 60, 0, 0, 0, 0}, {R, 17, 16, 1, 0, 0}},
+             .max_new_tokens = {9, 9, 9}};
+  plan_scene(&s, component, 8); /* 4 blocks and a reserve; there would be 1 + 2 */
   expect(s.preempted, 0, 0, 0);
   expect(s.tokens, 1, 0, 1);
 }
 
 static void a_sequence_that_does_not_fit_holds_back_later_ones_only(void) {
   context = "a sequence that does not fit holds back later ones only";
-  scene s = {.token_budget = 64, .seq_budget = 8, .num_free_blocks = 3, .num_rows = 3,
-             .rows = {{W, 20, 0, 0}, {W, 60, 0, 0}, {W, 20, 0, 0}}, .max_new_tokens = {90, 1, 80}};
-  plan_scene(&s, 8);
+  scene s = {.token_budget = 64,
+             .seq_budget = 8,
+             .num_free_blocks = 3,
+             .num_rows = 3,
+             .rows = {{W, 20, 0, 0}, {W, 60, 0, 0}, {W, 20, 0, 0}},
+             .max_new_tokens = {90, 1, 80}};
+  plan_scene(&s, component, 8);
   expect(s.tokens, 20, 0, 0);
 }
 
 static void a_decode_takes_blocks_of_the_longest_job(void) {
   context = "a decode takes blocks of the longest job";
-  scene s = {.token_budget = 64, .seq_budget = 8, .num_free_blocks = 0, .num_rows = 3,
-             .rows = {{R, 33, 32, 2}, {R, 20, 19, 2}, {R, 49, 48, 3}}, .max_new_tokens = {50, 500, 5}};
-  plan_scene(&s, 8);
+  scene s = {.token_budget = 64,
+             .seq_budget = 8,
+             .num_free_blocks = 0,
+             .num_rows = 3,
+             .rows = {{R, 33, 32, 2}, {R, 20, 19, 2}, {R, 49, 48, 3}},
+             .max_new_tokens = {50, 500, 5}};
+  plan_scene(&s, component, 8);
   expect(s.preempted, 0, 1, 0);
   expect(s.tokens, 1, 0, 1);
 }
 
 static void the_last_one_keeps_its_blocks_and_waits(void) {
   context = "the last one keeps its blocks and waits";
-  scene s = {.token_budget = 64, .seq_budget = 8, .num_free_blocks = 0, .num_rows = 2,
-             .rows = {{R, 20, 19, 2}, {R, 33, 32, 2}}, .max_new_tokens = {5, 500}};
-  plan_scene(&s, 8);
+  scene s = {.token_budget = 64,
+             .seq_budget = 8,
+             .num_free_blocks = 0,
+             .num_rows = 2,
+             .rows = {{R, 20, 19, 2}, {R, 33, 32, 2}},
+             .max_new_tokens = {5, 500}};
+  plan_scene(&s, component, 8);
   expect(s.preempted, 0, 0, 0);
   expect(s.tokens, 1, 0, 0);
 }
 
 static void drafts_get_what_is_left(void) {
   context = "drafts get what is left";
-  scene s = {.token_budget = 30, .seq_budget = 8, .num_free_blocks = 90, .num_rows = 3,
-             .rows = {{R, 17, 16, 2, 4}, {R, 33, 32, 3, 4}, {W, 24, 0, 0, 4}}, .max_new_tokens = {9, 8, 99}};
-  plan_scene(&s, 8);
+  scene s = {.token_budget = 30,
+             .seq_budget = 8,
+             .num_free_blocks = 90,
+             .num_rows = 3,
+             .rows = {{R, 17, 16, 2, 4}, {R, 33, 32, 3, 4}, {W, 24, 0, 0, 4}},
+             .max_new_tokens = {9, 8, 99}};
+  plan_scene(&s, component, 8);
   expect(s.tokens, 1, 1, 24);
   expect(s.drafts, 4, 0, 0); /* of 4 rows: the first has less to do, in the order of keys */
-  s = (scene){.token_budget = 30, .seq_budget = 8, .num_free_blocks = 0, .num_rows = 1,
-              .rows = {{R, 30, 29, 2, 4}}, .max_new_tokens = {9}};
-  plan_scene(&s, 8);
+  s = (scene){.token_budget = 30,
+              .seq_budget = 8,
+              .num_free_blocks = 0,
+              .num_rows = 1,
+              .rows = {{R, 30, 29, 2, 4}},
+              .max_new_tokens = {9}};
+  plan_scene(&s, component, 8);
   expect(s.drafts, 2, 0, 0); /* slots 30 and 31 are the last of two blocks */
 }
 
 static void whole_drafts_are_not_cut(void) {
   context = "whole drafts are not cut";
-  scene s = {.token_budget = 10, .seq_budget = 8, .num_free_blocks = 90, .num_rows = 3,
+  scene s = {.token_budget = 10,
+             .seq_budget = 8,
+             .num_free_blocks = 90,
+             .num_rows = 3,
              .flags = MORTISE_VIEW_WHOLE_DRAFTS,
-             .rows = {{R, 17, 16, 2, 4}, {R, 33, 32, 3, 4}, {W, 5, 0, 0, 4}}, .max_new_tokens = {9, 8, 99}};
-  plan_scene(&s, 8);
+             .rows = {{R, 17, 16, 2, 4}, {R, 33, 32, 3, 4}, {W, 5, 0, 0, 4}},
+             .max_new_tokens = {9, 8, 99}};
+  plan_scene(&s, component, 8);
   expect(s.tokens, 1, 1, 0);
   s.token_budget = 13;
-  plan_scene(&s, 8);
+  plan_scene(&s, component, 8);
   expect(s.tokens, 1, 1, 3);
   s.token_budget = 16; /* all 5 would verify 4 drafts */
-  plan_scene(&s, 8);
+  plan_scene(&s, component, 8);
   expect(s.tokens, 1, 1, 4);
 }
 
 static void cached_blocks_that_several_start_with_are_charged_once(void) {
   context = "cached blocks that several start with are charged once";
-  scene s = {.token_budget = 64, .seq_budget = 8, .num_free_blocks = 8, .num_rows = 2,
-             .rows = {{W, 70, 64, 4}, {W, 70, 64, 4, 0, 0, 0, 4}}, .max_new_tokens = {9, 9}};
-  plan_scene(&s, 8); /* 4 shared, one of its own each, one in reserve: 7 */
+  scene s = {.token_budget = 64,
+             .seq_budget = 8,
+             .num_free_blocks = 8,
+             .num_rows = 2,
+             .rows = {{W, 70, 64, 4}, {W, 70, 64, 4, 0, 0, 0, 4}},
+             .max_new_tokens = {9, 9}};
+  plan_scene(&s, component, 8); /* 4 shared, one of its own each, one in reserve: 7 */
   expect(s.tokens, 6, 6, 0);
   s.rows[1].cached_shared = 2;
-  plan_scene(&s, 8); /* two more */
+  plan_scene(&s, component, 8); /* two more */
   expect(s.tokens, 6, 0, 0);
 }
 
 static void a_plan_without_room_for_anybody_is_empty(void) {
   context = "a plan without room for anybody is empty";
-  scene s = {.token_budget = 64, .seq_budget = 8, .num_free_blocks = 0, .num_rows = 1,
-             .rows = {{W, 70, 0, 0}}, .max_new_tokens = {9}};
-  plan_scene(&s, 8);
+  scene s = {.token_budget = 64,
+             .seq_budget = 8,
+             .num_free_blocks = 0,
+             .num_rows = 1,
+             .rows = {{W, 70, 0, 0}},
+             .max_new_tokens = {9}};
+  plan_scene(&s, component, 8);
   expect(s.tokens, 0, 0, 0);
 }
 

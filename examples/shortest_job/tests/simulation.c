@@ -34,8 +34,12 @@ static void write_log(const mortise_host* host, int32_t level, mortise_string_vi
   (void)level;
   fprintf(stderr, "%.*s\n", (int)text.size, text.data);
 }
-static uint64_t now_ns(const mortise_host* host) { return host == NULL; }
-static const void* no_ext(const mortise_host* host, const char* id) { return host == NULL ? id : NULL; }
+static uint64_t now_ns(const mortise_host* host) {
+  return host == NULL;
+}
+static const void* no_ext(const mortise_host* host, const char* id) {
+  return host == NULL ? id : NULL;
+}
 
 test_host make_host(void) {
   return (test_host){.host = {.struct_size = sizeof(mortise_host),
@@ -124,7 +128,9 @@ uint32_t sim_draw(simulation* sim, uint32_t below) {
   return (uint32_t)(sim->random >> 33) % below;
 }
 
-static const mortise_scheduler_table* table_of(const simulation* sim) { return sim->component->table; }
+static const mortise_scheduler_table* table_of(const simulation* sim) {
+  return sim->component->table;
+}
 
 void sim_begin(simulation* sim, const mortise_component* component, int32_t ageing, uint64_t seed) {
   *sim = (simulation){.component = component, .host = make_host(), .ageing = ageing, .random = seed};

@@ -1,7 +1,7 @@
 /* examples/shortest_job/tests/simulation.h: an engine without a model, for tests of a scheduler: sequences that arrive,
- * run, are preempted and end, and a count of KV blocks. It checks each plan against the rules of mortise/scheduler.h and
- * against the bound of shortest_job.c, and ends the program with a message if one is broken. There is no prefix cache:
- * views that have cached blocks are written by hand in shortest_job_test.c. */
+ * run, are preempted and end, and a count of KV blocks. It checks each plan against the rules of mortise/scheduler.h
+ * and against the bound of shortest_job.c, and ends the program with a message if one is broken. There is no prefix
+ * cache: views that have cached blocks are written by hand in shortest_job_test.c. */
 #ifndef SHORTEST_JOB_SIMULATION_H
 #define SHORTEST_JOB_SIMULATION_H
 
@@ -27,7 +27,7 @@ test_host make_host(void);
 
 typedef struct sim_sequence {
   uint64_t id;
-  int32_t length, end;  /* tokens: with all that it may generate; at its end, which may come earlier */
+  int32_t length, end; /* tokens: with all that it may generate; at its end, which may come earlier */
   int32_t prompt, num_tokens, num_computed, held, priority;
   bool running;
   int64_t passed_rows; /* rows of later ones that started since it last ran */

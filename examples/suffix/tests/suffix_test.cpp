@@ -82,7 +82,9 @@ void the_automaton_finds_what_a_naive_search_finds() {
       // The longest suffix of the text that something followed.
       const auto place = automaton.followed(automaton.whole(ends[at]));
       std::size_t longest = text.size();
-      while (longest > 0 && naive.followers(Tokens(text.end() - static_cast<std::ptrdiff_t>(longest), text.end())).empty()) --longest;
+      while (longest > 0 &&
+             naive.followers(Tokens(text.end() - static_cast<std::ptrdiff_t>(longest), text.end())).empty())
+        --longest;
       CHECK(place.length == static_cast<int32_t>(longest));
       if (longest > 0) check_favourite(automaton, place, naive, Tokens(text.end() - place.length, text.end()));
     }
@@ -96,7 +98,8 @@ void the_automaton_finds_what_a_naive_search_finds() {
       while (!naive.occurs(Tokens(read.end() - static_cast<std::ptrdiff_t>(longest), read.end()))) --longest;
       CHECK(place.length == static_cast<int32_t>(longest));
       const auto followed = automaton.followed(place);
-      if (followed.length > 0) check_favourite(automaton, followed, naive, Tokens(read.end() - followed.length, read.end()));
+      if (followed.length > 0)
+        check_favourite(automaton, followed, naive, Tokens(read.end() - followed.length, read.end()));
     }
   }
 }
@@ -107,7 +110,8 @@ void memory_grows_with_the_text_and_not_faster() {
   for (const int alphabet : {1, 2, 1000}) {
     SuffixAutomaton automaton(1);
     SuffixAutomaton::State end = SuffixAutomaton::kRoot;
-    for (int i = 0; i < 20000; ++i) end = automaton.append(end, static_cast<int32_t>(random() % static_cast<uint64_t>(alphabet)));
+    for (int i = 0; i < 20000; ++i)
+      end = automaton.append(end, static_cast<int32_t>(random() % static_cast<uint64_t>(alphabet)));
     CHECK(automaton.memory_bytes() < 20000 * 250);  // README.md, Cost
   }
 }
@@ -302,7 +306,8 @@ void the_same_calls_give_the_same_drafts() {
     std::size_t row = 0;
     for (auto& [id, text] : texts) {
       num_drafts += drafts[row].size();
-      const Tokens accepted(drafts[row].begin(), drafts[row].begin() + static_cast<std::ptrdiff_t>(random() % (drafts[row].size() + 1)));
+      const Tokens accepted(drafts[row].begin(),
+                            drafts[row].begin() + static_cast<std::ptrdiff_t>(random() % (drafts[row].size() + 1)));
       ++row;
       const Tokens committed = joined(accepted, {static_cast<int32_t>(random() % 5)});
       steps.push_back({id, static_cast<int32_t>(text.size()), committed, static_cast<int32_t>(accepted.size())});
