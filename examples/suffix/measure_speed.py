@@ -4,22 +4,23 @@
   measure_speed.py MORTISE PLUGIN.so MODEL TEXTS.jsonl ... [--batch 1] [--repeats 5] [--lengths adaptive]
 
 The model is made to generate each text's output: the output is the only guided choice of its request. So each step costs what it costs, and
-the tokens are known. `mortise batch` runs all texts with no proposer, ngram and the plugin in turns; the time is that of the whole command
-less that of a command with one request of one token. Prints medians in tokens/s, and each proposer's acceptance as the program logs it.
+the tokens are known. Where the output is empty, the model answers freely, at temperature 0. `mortise batch` runs all texts on one thread with no proposer, ngram and the plugin in turns. The time is the processor time of the whole
+command, which other work on the machine disturbs less than the clock's, less that of a command with one request of one token. Prints medians
+in tokens/s, and each proposer's acceptance as the program logs it.
 """
 import argparse
 import json
 import os
 import pathlib
 import re
+import resource
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
 
 SCRIPT = """return pipeline {{
-  device = cpu {{}}, model = llama {{ path = "{model}" }}, attention = paged {{ block_size = 16 }},
+  device = cpu {{ threads = 1 }}, model = llama {{ path = "{model}" }}, attention = paged {{ block_size = 16 }},
   scheduler = fcfs {{ max_num_seqs = {batch}, max_batched_tokens = 2048 }}, kv_cache = {{ memory = "512MiB" }},
   speculation = {{ lengths = "{lengths}" }}, proposer = {proposer},
 }}
@@ -27,20 +28,22 @@ SCRIPT = """return pipeline {{
 
 
 def run(mortise, script, requests, folder):
-    """Seconds, answers, log."""
+    """Processor seconds, answers, log."""
     answers = folder / "answers.jsonl"
-    begin = time.monotonic()
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run([mortise, "batch", script, "-i", requests, "-o", answers, "--overwrite"], capture_output=True, text=True,
                           env={**os.environ, "MORTISE_LOG": "info"})
-    seconds = time.monotonic() - begin
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     if done.returncode != 0:
         sys.exit(done.stderr)
     return seconds, answers.read_text(), done.stderr
 
 
 def request(number, text, tokens):
+    answer = {"max_tokens": len(tokens), "choices": [tokens]} if tokens else {"max_tokens": 400}
     return json.dumps({"custom_id": str(number), "method": "POST", "url": "/v1/completions", "body": {
-        "prompt": text["prompt"], "max_tokens": len(tokens), "temperature": 0, "seed": 0, "choices": [tokens], "return_token_ids": True}}) + "\n"
+        "prompt": text["prompt"], "temperature": 0, "seed": 0, "return_token_ids": True, **answer}}) + "\n"
 
 
 def main():
@@ -65,8 +68,7 @@ def main():
             texts = [json.loads(line) for line in path.read_text().splitlines()]
             whole, one = folder / "whole.jsonl", folder / "one.jsonl"
             whole.write_text("".join(request(i, text, text["output"]) for i, text in enumerate(texts)))
-            one.write_text(request(0, texts[0], texts[0]["output"][:1]))
-            num_tokens = sum(len(text["output"]) for text in texts)
+            one.write_text(request(0, texts[0], texts[0]["prompt"][:1]))  # any token
             seconds, answers, logs = {side: [] for side in sides}, {}, {}
             for _ in range(args.repeats):
                 for side, script in scripts.items():
@@ -76,6 +78,7 @@ def main():
                     tokens = [json.loads(line)["response"]["body"]["choices"][0]["token_ids"] for line in text.splitlines()]
                     if answers.setdefault("tokens", tokens) != tokens:
                         sys.exit(f"{side}: other tokens")
+            num_tokens = sum(map(len, answers["tokens"]))
             for side in sides:
                 rate = num_tokens / statistics.median(seconds[side])
                 ratio = statistics.median(a / b for a, b in zip(seconds["none"], seconds[side]))

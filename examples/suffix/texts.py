@@ -4,6 +4,7 @@
   quotes  a passage of this repository's documents, and an answer that quotes sentences of it
   edits   a part of a file at some commit of this repository, and the same part after the commit
   agent   one agent's requests: the same instructions, other orders; answers of the same form (made up)
+  repeat, stories   prompts that the demo model answers itself: to repeat a list, to tell a story. The output is empty
 
 Run in a clone of the repository: texts.py edits --tokenize "mortise tokenize models/demo" > edits.jsonl. The same commit and seed give the
 same texts. A text has at most --max-characters, half of them in its prompt.
@@ -26,15 +27,16 @@ def quotes(rng, commit, most):
     paths = [path for path in git("ls-tree", "-r", "--name-only", commit).split() if path.endswith(".md")]
     passages = []
     for path in sorted(paths):
-        paragraphs = [p for p in git("show", f"{commit}:{path}").split("\n\n") if len(p) > 80 and p[0].isalpha()]
-        for at in range(0, len(paragraphs) - 2, 3):
-            passage = "\n\n".join(paragraphs[at:at + 3])
-            if most // 4 < len(passage) < most // 2:
-                passages.append((path, passage))
+        passage = ""
+        for paragraph in git("show", f"{commit}:{path}").split("\n\n"):
+            passage += paragraph + "\n\n"
+            if len(passage) > most // 4:
+                passages.append((path, passage[:most // 2].strip()))
+                passage = ""
     begins = ["The document says: ", "It says about this: ", "In its own words: ", "There it stands: "]
     between = ["\n\nFurther on: ", "\n\nAnd then: ", "\n\nIt also says: ", "\n\nThat means that one should read on: "]
-    while True:
-        path, passage = rng.choice(passages)
+    rng.shuffle(passages)
+    for path, passage in passages:  # each once
         sentences = re.split(r"(?<=[.:;])\s+", passage)
         parts = []
         for _ in range(rng.randint(2, 4)):
@@ -122,17 +124,31 @@ def agent(rng, commit, most):
         yield INSTRUCTIONS + f"Question: {question}\n", json.dumps({"thought": thought, "tool": tool, "arguments": call}) + "\n"
 
 
+def repeat(rng, commit, most):
+    while True:
+        lines = [f"{rng.choice(ITEMS)}: {rng.randrange(10000, 100000)}" for _ in range(16)]
+        yield "<|im_start|>user\nRepeat this text word for word.\n\n" + "\n".join(lines) + "<|im_end|>\n<|im_start|>assistant\n", ""
+
+
+def stories(rng, commit, most):
+    while True:
+        trait, animal = rng.choice(["clever", "brave", "small", "quiet"]), rng.choice(["otter", "fox", "rabbit", "bear", "mouse", "owl"])
+        yield f"Once upon a time there was a {trait} {animal} named {rng.choice(NAMES)}.", ""
+
+
+KINDS = {"quotes": quotes, "edits": edits, "agent": agent, "repeat": repeat, "stories": stories}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("kind", choices=["quotes", "edits", "agent"])
+    parser.add_argument("kind", choices=list(KINDS))
     parser.add_argument("--tokenize", required=True, help="a command that reads JSON strings and prints lists of token ids")
     parser.add_argument("--count", type=int, default=60)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--commit", default="HEAD")
     parser.add_argument("--max-characters", type=int, default=4000)
     args = parser.parse_args()
-    make = {"quotes": quotes, "edits": edits, "agent": agent}[args.kind]
-    texts = make(random.Random(args.seed), args.commit, args.max_characters)
+    texts = KINDS[args.kind](random.Random(args.seed), args.commit, args.max_characters)
     pairs = [next(texts) for _ in range(args.count)]
     lines = "".join(json.dumps(text) + "\n" for pair in pairs for text in pair)
     done = subprocess.run(shlex.split(args.tokenize), input=lines, capture_output=True, text=True)
