@@ -1,19 +1,16 @@
 // examples/suffix/confidence.hpp: how often a favourite comes true, learned from what the target generated.
 //
 // A favourite's chance depends on where it comes from, on how many tokens match, and on how often they went on in this
-// way (for a copy: whether it is in step). These three choose a bin. A bin begins with a guess and counts the
-// favourites that came true. Counts are halved when there are many, so that a table follows a change of the texts. Not
-// thread-safe.
+// way. These three choose a bin. A bin begins with a guess and counts the favourites that came true. Counts are halved
+// when there are many, so that a table follows a change of the texts. Not thread-safe.
 #pragma once
 
 #include <array>
 #include <cstdint>
 
-#include "copy_cursor.hpp"
-
 namespace suffix {
 
-enum class Source { kOwnText, kOtherTexts, kCopy };
+enum class Source { kOwnText, kOtherTexts };
 
 class Confidence {
  public:
@@ -23,20 +20,17 @@ class Confidence {
 
   // The bin of a favourite behind `length` matching tokens, which came in `count` of `total` cases.
   static int bin(Source source, int32_t length, int32_t count, int32_t total) {
-    return bin(source, length, 2 * count < total ? 0 : 10 * count < 9 * total ? 1 : total == 1 ? 2 : 3);
+    int by_length = 0;
+    while (by_length < kLengths - 1 && length >= kFrom[static_cast<std::size_t>(by_length) + 1]) ++by_length;
+    const int by_share = 2 * count < total ? 0 : 10 * count < 9 * total ? 1 : total == 1 ? 2 : 3;
+    return (static_cast<int>(source) * kLengths + by_length) * kShares + by_share;
   }
-  // The bin of what a copy cursor guesses.
-  static int bin(const CopyCursor::Guess& guess) { return bin(Source::kCopy, guess.length, guess.kind); }
-
   // A guess for a table that has seen nothing: long matches, and cases that agree, are usually right.
   static float first_guess(int bin) {
-    constexpr std::array<float, kLengths> by_length = {0.2f,  0.25f, 0.4f, 0.55f, 0.65f,
-                                                       0.75f, 0.85f, 0.9f, 0.95f, 0.97f};
+    constexpr std::array<float, kLengths> by_length = {0.25f, 0.4f, 0.55f, 0.65f, 0.75f, 0.85f, 0.9f, 0.95f, 0.97f};
     constexpr std::array<float, kShares> by_share = {0.4f, 0.75f, 0.95f, 1.0f};
-    const int share = bin % kShares, length = bin / kShares % kLengths;
-    const float of_length = by_length[static_cast<std::size_t>(length)];
-    const bool is_copy = bin / kShares / kLengths == static_cast<int>(Source::kCopy);
-    return (is_copy ? 0.3f + 0.7f * of_length : of_length) * by_share[static_cast<std::size_t>(share)];
+    return by_length[static_cast<std::size_t>(bin / kShares % kLengths)] *
+           by_share[static_cast<std::size_t>(bin % kShares)];
   }
 
   void learn(int bin, bool came_true) {
@@ -55,14 +49,8 @@ class Confidence {
   }
 
  private:
-  static constexpr int kLengths = 10, kShares = 4, kSources = 3;
-  static constexpr std::array<int32_t, kLengths> kFrom = {0, 1, 2, 3, 4, 5, 7, 10, 16, 32};  // tokens
-
-  static int bin(Source source, int32_t length, int share) {
-    int by_length = 0;
-    while (by_length < kLengths - 1 && length >= kFrom[static_cast<std::size_t>(by_length) + 1]) ++by_length;
-    return (static_cast<int>(source) * kLengths + by_length) * kShares + share;
-  }
+  static constexpr int kSources = 2, kLengths = 9, kShares = 4;
+  static constexpr std::array<int32_t, kLengths> kFrom = {1, 2, 3, 4, 5, 7, 10, 16, 32};  // tokens
   struct Counts {
     uint16_t seen = 0, true_ones = 0;
   };

@@ -3,8 +3,7 @@
 // Source: SuffixDecoding, Oliaro et al., arXiv:2411.04975. As there, the longest suffix of a sequence is looked up in
 // the sequence's own text and in what other sequences generated, and of each the most frequent continuation is a
 // candidate. The candidate of which most drafts should be accepted wins. Unlike there, a draft's chance is not its
-// share of the continuations but is learned (confidence.hpp), the generated texts of running sequences count too, and
-// another candidate goes on with a copy behind an edit (copy_cursor.hpp).
+// share of the continuations but is learned (confidence.hpp), and the generated texts of running sequences count too.
 #include <algorithm>
 #include <array>
 #include <memory>
@@ -12,10 +11,8 @@
 #include <span>
 #include <string>
 #include <unordered_map>
-#include <vector>
 
 #include "confidence.hpp"
-#include "copy_cursor.hpp"
 #include "mortise/proposer.hpp"
 #include "past_texts.hpp"
 #include "suffix_automaton.hpp"
@@ -69,7 +66,7 @@ class Suffix {
     for (int32_t i = 0; i < args.num_seqs; ++i) {
       args.num_drafts[i] = 0;
       const auto at = sequences_.find(args.seq_ids[i]);
-      if (at == sequences_.end() || position(*at->second) != args.positions[i]) continue;
+      if (at == sequences_.end() || at->second->text.num_tokens() != args.positions[i]) continue;
       int32_t* const row = args.tokens + static_cast<int64_t>(i) * args.draft_stride;
       const int32_t most = std::clamp(args.max_drafts[i], 0, max_tokens_);
       args.num_drafts[i] = draft(*at->second, {row, static_cast<std::size_t>(most)});
@@ -84,16 +81,9 @@ class Suffix {
   struct Sequence {
     SuffixAutomaton text;
     SuffixAutomaton::State end = SuffixAutomaton::kRoot;  // of `text`
-    std::vector<int32_t> tokens = {};                     // of `text`
-    CopyCursor cursor = {};
     PastTexts::Reader past = {};
     Confidence confidence{/*window=*/64, /*guess_weight=*/4};  // the guess is the table of all sequences
   };
-  static int64_t position(const Sequence& sequence) { return static_cast<int64_t>(sequence.tokens.size()); }
-  static void append(Sequence& sequence, int32_t token) {
-    sequence.end = sequence.text.append(sequence.end, token);
-    sequence.tokens.push_back(token);
-  }
 
   // Where drafts of a sequence may come from.
   struct Candidate {
@@ -117,11 +107,11 @@ class Suffix {
       // The last token is the first one that was generated; after a swap of proposers it is any of the generated ones.
       if (tokens.empty()) return;
       const std::span<const int32_t> prompt = tokens.first(tokens.size() - 1);
-      for (const int32_t token : prompt) append(*sequence, token);
+      for (const int32_t token : prompt) sequence->end = sequence->text.append(sequence->end, token);
       const std::size_t known = std::min(prompt.size(), kPromptEnd);
       for (const int32_t token : prompt.last(known)) past_.append(sequence->past, token);
       tokens = tokens.last(1);
-    } else if (!sequence || Suffix::position(*sequence) != position) {
+    } else if (!sequence || sequence->text.num_tokens() != position) {
       sequences_.erase(id);
       // Not INTERNAL: the host then sends the whole history, and all is well again.
       throw mortise::Failure(MORTISE_FAILED_PRECONDITION, "observe",
@@ -130,7 +120,7 @@ class Suffix {
     }
     for (const int32_t token : tokens) {
       learn(*sequence, token);
-      append(*sequence, token);
+      sequence->end = sequence->text.append(sequence->end, token);
       past_.append(sequence->past, token);
     }
   }
@@ -141,20 +131,9 @@ class Suffix {
       if (candidate.place.length == 0) continue;
       const auto favourite = candidate.texts.favourite(candidate.place, candidate.num_ends);
       const int bin = Confidence::bin(candidate.source, candidate.place.length, favourite.count, favourite.total);
-      learn(sequence, bin, favourite.token == token);
+      sequence.confidence.learn(bin, favourite.token == token);
+      confidence_.learn(bin, favourite.token == token);
     }
-    if (const auto guess = sequence.cursor.guess(sequence.tokens)) {
-      learn(sequence, Confidence::bin(*guess), sequence.tokens[static_cast<std::size_t>(guess->index)] == token);
-    }
-    const Place place = sequence.text.followed(sequence.text.whole(sequence.end));
-    sequence.cursor.advance(sequence.tokens, token, place.length, sequence.text.first_end(place));
-  }
-  void learn(Sequence& sequence, int bin, bool came_true) {
-    sequence.confidence.learn(bin, came_true);
-    confidence_.learn(bin, came_true);
-  }
-  float chance(const Sequence& sequence, int bin) const {
-    return sequence.confidence.of(bin, confidence_.of(bin, Confidence::first_guess(bin)));
   }
 
   // Fills `out` from the candidate of which most drafts should be accepted. Returns how many drafts it wrote.
@@ -164,8 +143,6 @@ class Suffix {
       follow(sequence, candidate, out.size(), other);
       if (other.accepted > best.accepted) best = other;
     }
-    copy_on(sequence, out.size(), other);
-    if (other.accepted > best.accepted) best = other;
     std::copy_n(best.tokens.begin(), best.count, out.begin());
     return best.count;
   }
@@ -173,41 +150,24 @@ class Suffix {
   struct Drafts {
     std::array<int32_t, 64> tokens{};  // as many as the schema allows
     int32_t count = 0;
-    float chance = 1;    // that all are accepted
     float accepted = 0;  // how many should be
   };
-  // False: the chance that all drafts are accepted would be too low with this one.
-  bool add(Drafts& drafts, int32_t token, float its_chance) const {
-    if (drafts.chance * its_chance < min_confidence_) return false;
-    drafts.chance *= its_chance;
-    drafts.accepted += drafts.chance;
-    drafts.tokens[static_cast<std::size_t>(drafts.count++)] = token;
-    return true;
-  }
 
-  // The favourites from a candidate's place on.
+  // Drafts the favourites from a candidate's place on, until the chance that all are accepted would be too low.
   void follow(const Sequence& sequence, const Candidate& candidate, std::size_t most, Drafts& drafts) const {
-    drafts.count = 0, drafts.chance = 1, drafts.accepted = 0;
+    drafts.count = 0;
+    drafts.accepted = 0;
+    float chance = 1;  // that all drafts are accepted
     Place place = candidate.place;
     while (static_cast<std::size_t>(drafts.count) < most && place.length > 0) {
       const auto favourite = candidate.texts.favourite(place, drafts.count == 0 ? candidate.num_ends : 0);
       const int bin = Confidence::bin(candidate.source, place.length, favourite.count, favourite.total);
-      if (!add(drafts, favourite.token, chance(sequence, bin))) return;
+      chance *= sequence.confidence.of(bin, confidence_.of(bin, Confidence::first_guess(bin)));
+      if (chance < min_confidence_) return;
+      drafts.accepted += chance;
+      drafts.tokens[static_cast<std::size_t>(drafts.count++)] = favourite.token;
       // Behind the end of a text its own beginning may follow, as in LZ77: repeating texts go on repeating.
       place = candidate.texts.followed({favourite.next, place.length + 1});
-    }
-  }
-
-  // What stands where the sequence copies from.
-  void copy_on(const Sequence& sequence, std::size_t most, Drafts& drafts) const {
-    drafts.count = 0, drafts.chance = 1, drafts.accepted = 0;
-    auto guess = sequence.cursor.guess(sequence.tokens);
-    if (!guess) return;
-    for (; static_cast<std::size_t>(drafts.count) < most; ++guess->index, ++guess->length) {
-      const auto index = static_cast<std::size_t>(guess->index);
-      if (index >= sequence.tokens.size()) return;
-      if (!add(drafts, sequence.tokens[index], chance(sequence, Confidence::bin(*guess)))) return;
-      guess->kind = CopyCursor::kInStep;  // if this draft is right
     }
   }
 

@@ -17,7 +17,7 @@ uint64_t mix(uint64_t x) {
 }  // namespace
 
 SuffixAutomaton::SuffixAutomaton(uint64_t hash_seed) : hash_seed_(hash_seed), slots_(kFirstSlots, -1) {
-  new_state({.length = 0, .link = -1, .first_end = 0, .count = 0, .edges = -1, .favourite = -1});
+  new_state({.length = 0, .link = -1, .count = 0, .edges = -1, .favourite = -1});
 }
 
 // The slot of the edge, or the empty one where it belongs.
@@ -79,8 +79,7 @@ SuffixAutomaton::State SuffixAutomaton::append(State end, int32_t token) {
     result = end;  // another text has gone on in the same way
   } else {
     const int32_t length = states_[end].length + 1;
-    result =
-        new_state({.length = length, .link = kRoot, .first_end = length, .count = 0, .edges = -1, .favourite = -1});
+    result = new_state({.length = length, .link = kRoot, .count = 0, .edges = -1, .favourite = -1});
     for (; state >= 0 && find(state, token) < 0; state = states_[state].link) add_edge(state, token, result);
   }
   if (state >= 0) {

@@ -43,8 +43,6 @@ class SuffixAutomaton {
     int32_t total;  // how often anything did, at least `count`
     State next;     // the place behind it
   };
-  // Where `place` ended first: how many tokens its text had there.
-  int32_t first_end(Place place) const { return states_[place.state].first_end; }
   // How `place` went on most often. `num_ends`: of how many texts it is the end, where nothing has followed yet.
   // REQUIRES: it was returned by followed() and is not empty.
   Favourite favourite(Place place, int32_t num_ends) const;
@@ -60,8 +58,7 @@ class SuffixAutomaton {
 
   struct Node {
     int32_t length;
-    State link;  // -1: the root's
-    int32_t first_end;
+    State link;         // -1: the root's
     int32_t count;      // places where it ends
     int32_t edges;      // the first of its edges; -1: none
     int32_t favourite;  // an edge; -1: none

@@ -180,23 +180,6 @@ void a_repeating_text_goes_on_repeating() {
   for (std::size_t i = 0; i < drafts.size(); ++i) CHECK(drafts[i] == 5 + static_cast<int32_t>(i % 3));
 }
 
-void a_copy_goes_on_behind_an_edit() {
-  context = "a copy goes on behind an edit";
-  LoadedProposer proposer(plugin, R"({"min_confidence": 0.1})");
-  Tokens source;  // 100 9 101 9 102 9 ...
-  for (int32_t i = 100; i < 130; ++i) source = joined(source, {i, 9});
-  // The answer copies, writes 777 in place of 106, and goes on behind the separator, which matches everywhere.
-  const Tokens copied(source.begin(), source.begin() + 12);
-  CHECK(proposer.observe({{1, 0, joined(source, {8, 100})}}) == MORTISE_OK);
-  CHECK(proposer.observe({{1, 62, joined(Tokens(copied.begin() + 1, copied.end()), {777, 9})}}) == MORTISE_OK);
-  const auto drafts = proposer.propose({{1, 75, 3}})[0];
-  CHECK(!drafts.empty() && drafts[0] == 107);
-  // Two tokens more are written, and none left out: the copy goes on where it stopped.
-  CHECK(proposer.observe({{1, 75, {107, 9, 108, 9, 778, 779, 109}}}) == MORTISE_OK);
-  const auto more = proposer.propose({{1, 82, 3}})[0];
-  CHECK(more.size() > 1 && more[0] == 9 && more[1] == 110);
-}
-
 void a_longer_match_gets_more_drafts() {
   context = "a longer match gets more drafts";
   std::vector<std::size_t> counts;
@@ -337,7 +320,6 @@ int main(int count, char** arguments) {
     suffix::drafts_follow_the_longest_match();
     suffix::drafts_follow_the_most_frequent_continuation_and_of_equals_the_latest();
     suffix::a_repeating_text_goes_on_repeating();
-    suffix::a_copy_goes_on_behind_an_edit();
     suffix::a_longer_match_gets_more_drafts();
     suffix::favourites_that_prove_wrong_are_drafted_no_more();
     suffix::answers_of_others_are_drafted_also_while_they_run();
