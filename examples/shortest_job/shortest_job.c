@@ -50,21 +50,6 @@ static mortise_status fail(mortise_error* error, mortise_status code, const char
   return code;
 }
 
-/* An integer option. The host has checked the options against the schema and filled in defaults, and no option is a
- * string, so the first occurrence of the quoted name is the option. */
-static int64_t option(const mortise_create_args* args, const char* quoted_name) {
-  const char* const end = args->options.data + args->options.size;
-  const size_t length = strlen(quoted_name);
-  for (const char* at = args->options.data; at + length < end; ++at) {
-    if (memcmp(at, quoted_name, length) != 0) continue;
-    int64_t value = 0;
-    for (at += length; at < end && (*at < '0' || *at > '9'); ++at) continue;
-    for (; at < end && *at >= '0' && *at <= '9'; ++at) value = 10 * value + (*at - '0');
-    return value;
-  }
-  return 0;
-}
-
 /* --- the policy */
 
 static int64_t key_of(const shortest_job* self, const mortise_schedule_view* view, int32_t i, const job* known) {
@@ -143,8 +128,9 @@ static mortise_status create(const mortise_host* host, const mortise_create_args
   shortest_job* const self = host->allocate(host, sizeof *self, _Alignof(shortest_job));
   *instance = self;
   if (self == NULL) return fail(error, MORTISE_RESOURCE_EXHAUSTED, "create", "no memory for the scheduler; free some");
-  *self = (shortest_job){.host = host, .ageing = option(args, "\"ageing\""), .jobs = {.host = host}};
-  return MORTISE_OK;
+  *self = (shortest_job){.host = host, .jobs = {.host = host}};
+  const mortise_option_reader* const options = args->option_reader;
+  return options->get_int(options->context, "ageing", &self->ageing); /* the host has filled in the default */
 }
 
 static void destroy(void* instance) {
@@ -192,7 +178,8 @@ static const mortise_component component = {
     .get_ext = get_ext,
 };
 
-const mortise_module* mortise_plugin_entry_v0(void) {
+const mortise_module* mortise_plugin_entry_v0(const mortise_entry_args* args) {
+  (void)args;
   static const mortise_component* const components[] = {&component};
   static const mortise_module module = {
       .struct_size = sizeof module,

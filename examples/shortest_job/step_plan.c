@@ -3,19 +3,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A plan that is being made. Invariant: rows_left and free_blocks are what the runs in new_tokens leave. */
+#include "mortise/plan_blocks.h"
+
+/* A plan that is being made. Invariant: rows_left and blocks.num_free are what the runs in new_tokens leave. */
 typedef struct step_plan {
   const mortise_schedule_view* view;
   const seq_place* order;
   mortise_schedule_plan* out; /* its preempted and max_drafts are up to date; the rest is written in the end */
   int32_t* new_tokens;        /* by index of the view; 0: does not run */
-  int32_t* cached_taken;      /* by index: how many of its first cached free blocks are taken by starts of this plan */
+  int32_t* blocks_memory;     /* of `blocks` */
   int32_t* is_preempted;      /* by index */
   bool cuts_drafts;           /* max_drafts holds grants; else it is the lookahead, which belongs to the last run */
-  int64_t rows_left, free_blocks;
+  mortise_plan_blocks blocks; /* counts them as the host does, those that preempted sequences share included */
+  int64_t rows_left;
   int64_t reserve;     /* blocks that running sequences will need beyond this step, see still_needed() */
   int32_t num_running; /* with the starts of this plan, without those that it preempts */
-  int32_t num_started, num_scheduled, num_preempted;
+  int32_t num_started, num_scheduled;
 } step_plan;
 
 static int64_t max64(int64_t a, int64_t b) {
@@ -29,7 +32,7 @@ static bool runs(const step_plan* p, int32_t i) {
   return p->view->states[i] == MORTISE_SEQ_RUNNING;
 }
 static int64_t first(const step_plan* p, int32_t i) {
-  return runs(p, i) ? p->view->num_computed[i] : p->view->num_cached[i];
+  return mortise_plan_start(p->view, i);
 }
 static int32_t known(const step_plan* p, int32_t i) {
   return (int32_t)(p->view->num_tokens[i] - first(p, i));
@@ -37,48 +40,9 @@ static int32_t known(const step_plan* p, int32_t i) {
 
 /* --- blocks */
 
-/* Cached blocks that nobody holds are among the free ones. Of those of sequence i: how many are not taken yet. Several
- * sequences that start with the same ones are charged once (scheduler.h, cached_free_with). */
-static int32_t cached_left(const step_plan* p, int32_t i) {
-  const mortise_schedule_view* view = p->view;
-  int32_t taken = 0, common = view->num_cached_free_blocks[i];
-  for (int32_t at = i; taken < common; at = view->cached_free_with[at]) {
-    const int32_t here = p->cached_taken[at] < common ? p->cached_taken[at] : common;
-    if (here > taken) taken = here;
-    if (view->cached_free_with[at] == at) break;
-    if (view->cached_free_shared[at] < common) common = view->cached_free_shared[at];
-  }
-  return view->num_cached_free_blocks[i] - taken;
-}
-
-static void take_cached(step_plan* p, int32_t i) {
-  const mortise_schedule_view* view = p->view;
-  int32_t common = view->num_cached_free_blocks[i];
-  for (int32_t at = i; p->cached_taken[at] < common; at = view->cached_free_with[at]) {
-    p->cached_taken[at] = common;
-    if (view->cached_free_with[at] == at) break;
-    if (view->cached_free_shared[at] < common) common = view->cached_free_shared[at];
-  }
-}
-
-/* The free blocks that a start takes beside those for its new tokens. In a plan that preempts these are all its cached
- * blocks: a preempted sequence may be their only holder. */
-static int64_t cached_cost(const step_plan* p, int32_t i) {
-  if (runs(p, i)) return 0;
-  return p->num_preempted == 0 ? cached_left(p, i) : first(p, i) / p->view->block_size;
-}
-
-static int64_t blocks_for(const step_plan* p, int64_t tokens) {
-  return (tokens + p->view->block_size - 1) / p->view->block_size;
-}
-
-static int64_t held(const step_plan* p, int32_t i) {
-  return runs(p, i) ? p->view->blocks_held[i] : first(p, i) / p->view->block_size;
-}
-
 /* The free blocks that sequence i takes to hold `end` tokens. */
 static int64_t cost(const step_plan* p, int32_t i, int64_t end) {
-  return max64(0, blocks_for(p, end) - held(p, i)) + cached_cost(p, i);
+  return mortise_plan_blocks_needed(&p->blocks, i, end);
 }
 
 /* The tokens that sequence i holds after a run of n: a run to the last known token also verifies drafts. */
@@ -98,9 +62,12 @@ static int64_t still_needed(const step_plan* p, int32_t i) {
 /* The most tokens that sequence i can run with the rows left and so many blocks. 0: none. Where drafts may not be cut,
  * a run that would end without room for them ends one token earlier. */
 static int32_t longest_run(const step_plan* p, int32_t i, int64_t blocks) {
-  const int64_t cached = cached_cost(p, i);
+  const int32_t block_size = p->view->block_size;
+  /* The full blocks that it has: a waiting one takes those that are cached and free. */
+  const int64_t full = runs(p, i) ? p->view->blocks_held[i] : first(p, i) / block_size;
+  const int64_t cached = runs(p, i) ? 0 : cost(p, i, full * block_size);
   if (cached > blocks) return 0;
-  const int64_t slots = (held(p, i) + blocks - cached) * p->view->block_size - first(p, i);
+  const int64_t slots = (full + blocks - cached) * block_size - first(p, i);
   const int64_t room = min64(p->rows_left, slots);
   const int32_t all = known(p, i);
   if (end_of(p, i, all) - first(p, i) <= room) return all;
@@ -111,10 +78,9 @@ static void run(step_plan* p, int32_t i, int32_t n) {
   if (runs(p, i)) p->reserve -= still_needed(p, i);
   p->new_tokens[i] = n;
   p->rows_left -= end_of(p, i, n) - first(p, i);
-  p->free_blocks -= cost(p, i, end_of(p, i, n));
+  mortise_plan_blocks_run(&p->blocks, i, end_of(p, i, n));
   ++p->num_scheduled;
   if (!runs(p, i)) {
-    take_cached(p, i);
     ++p->num_running;
     ++p->num_started;
   }
@@ -127,13 +93,13 @@ static void preempt(step_plan* p, int32_t i) {
   const int32_t n = p->new_tokens[i];
   if (n > 0) {
     p->rows_left += end_of(p, i, n) - first(p, i);
-    p->free_blocks += cost(p, i, end_of(p, i, n));
+    p->blocks.num_free += cost(p, i, end_of(p, i, n));
     p->new_tokens[i] = 0;
     --p->num_scheduled;
   }
-  p->free_blocks += p->view->blocks_freed_if_preempted[i];
+  mortise_plan_blocks_preempt(&p->blocks, i);
   p->is_preempted[i] = 1;
-  p->out->preempted[p->num_preempted++] = i;
+  p->out->preempted[p->blocks.num_preempted - 1] = i;
   --p->num_running;
 }
 
@@ -150,11 +116,11 @@ static const seq_place* last_running(const step_plan* p) {
 static void serve(step_plan* p, int32_t i) {
   if (p->is_preempted[i] || longest_run(p, i, p->view->num_blocks) < 1) return; /* there are no rows for it */
   int32_t n;
-  while ((n = longest_run(p, i, p->free_blocks)) < 1) {
+  while ((n = longest_run(p, i, p->blocks.num_free)) < 1) {
     const int32_t victim = last_running(p)->index;
     if (victim == i) return;
     /* The starts of this plan count on cached blocks that the victim may hold. The next step is soon enough. */
-    if (p->num_started > 0 && p->num_preempted == 0) return;
+    if (p->num_started > 0 && p->blocks.num_preempted == 0) return;
     preempt(p, victim);
   }
   run(p, i, n);
@@ -178,10 +144,11 @@ static bool older_one_waits(const step_plan* p, const seq_place* place) {
  * how many may start, in order of arrival. */
 static void start(step_plan* p, const seq_place* place, int32_t* num_allowed) {
   const int32_t i = place->index;
-  if (i >= *num_allowed || p->rows_left < 1 || p->num_running >= p->view->seq_budget || p->num_preempted > 0) return;
+  if (i >= *num_allowed || p->rows_left < 1 || p->num_running >= p->view->seq_budget || p->blocks.num_preempted > 0)
+    return;
   const bool may = !place->preempted_before || !older_one_waits(p, place);
-  const bool fits = may && cost(p, i, end_of(p, i, known(p, i))) <= p->free_blocks - p->reserve;
-  const int32_t n = fits ? longest_run(p, i, p->free_blocks) : 0;
+  const bool fits = may && cost(p, i, end_of(p, i, known(p, i))) <= p->blocks.num_free - p->reserve;
+  const int32_t n = fits ? longest_run(p, i, p->blocks.num_free) : 0;
   if (n < 1) {
     *num_allowed = i;
   } else {
@@ -193,14 +160,15 @@ static void start(step_plan* p, const seq_place* place, int32_t* num_allowed) {
  * them together have enough. REQUIRES: the plan has no starts yet. */
 static void displace(step_plan* p, const seq_place* place) {
   const seq_place* const end = p->order + p->view->num_seqs;
-  if (p->num_preempted > 0) return;
+  if (p->blocks.num_preempted > 0) return;
   if (place->preempted_before && older_one_waits(p, place)) return;
   const int32_t i = place->index;
   if (longest_run(p, i, p->view->num_blocks) < 1) return; /* no rows */
   const int64_t all = end_of(p, i, known(p, i));
-  if (p->num_running < p->view->seq_budget && cost(p, i, all) <= p->free_blocks - p->reserve) return; /* no need */
+  if (p->num_running < p->view->seq_budget && cost(p, i, all) <= p->blocks.num_free - p->reserve) return; /* no need */
   int64_t gain = 0, reserve = 0;
   int32_t num_worse = 0;
+  int32_t* const worse = p->blocks.preempted; /* nobody is preempted yet */
   for (const seq_place* other = p->order; other < end; ++other) {
     const int32_t k = other->index;
     if (!runs(p, k)) continue;
@@ -208,16 +176,17 @@ static void displace(step_plan* p, const seq_place* place) {
       reserve += still_needed(p, k);
       continue;
     }
-    ++num_worse;
-    gain += p->view->blocks_freed_if_preempted[k];
+    worse[num_worse++] = k;
     if (p->new_tokens[k] > 0) gain += cost(p, k, end_of(p, k, p->new_tokens[k]));
   }
-  const int64_t needed = blocks_for(p, all) + reserve;
-  if (num_worse == 0 || needed > p->free_blocks + gain) return;
+  if (num_worse == 0) return;
+  gain += p->view->blocks_freed(p->view->host_data, worse, num_worse);
+  const int64_t needed = (all + p->view->block_size - 1) / p->view->block_size + reserve;
+  if (needed > p->blocks.num_free + gain) return;
   do {
     preempt(p, last_running(p)->index);
-  } while (needed > p->free_blocks || p->num_running >= p->view->seq_budget);
-  run(p, i, longest_run(p, i, p->free_blocks));
+  } while (needed > p->blocks.num_free || p->num_running >= p->view->seq_budget);
+  run(p, i, longest_run(p, i, p->blocks.num_free));
 }
 
 /* --- the plan */
@@ -227,9 +196,9 @@ static void grant_drafts(step_plan* p, int32_t i) {
   if (n == 0 || n != known(p, i)) return;
   const int64_t end = end_of(p, i, n), before = cost(p, i, end);
   int64_t drafts = min64(p->view->lookahead[i], p->rows_left);
-  while (drafts > 0 && cost(p, i, end + drafts) - before > p->free_blocks) --drafts;
+  while (drafts > 0 && cost(p, i, end + drafts) - before > p->blocks.num_free) --drafts;
   p->rows_left -= drafts;
-  p->free_blocks -= cost(p, i, end + drafts) - before;
+  p->blocks.num_free -= cost(p, i, end + drafts) - before;
   p->out->max_drafts[i] = (int32_t)drafts;
 }
 
@@ -237,13 +206,12 @@ static void begin(step_plan* p) {
   const mortise_schedule_view* view = p->view;
   const size_t bytes = (size_t)view->num_seqs * sizeof(int32_t);
   memset(p->new_tokens, 0, bytes);
-  memset(p->cached_taken, 0, bytes);
   memset(p->is_preempted, 0, bytes);
   if (p->cuts_drafts) memset(p->out->max_drafts, 0, bytes);
   p->rows_left = view->token_budget;
-  p->free_blocks = view->num_free_blocks;
+  p->blocks = mortise_plan_blocks_begin(view, p->blocks_memory);
   p->reserve = 0;
-  p->num_running = p->num_started = p->num_scheduled = p->num_preempted = 0;
+  p->num_running = p->num_started = p->num_scheduled = 0;
   for (int32_t i = 0; i < view->num_seqs; ++i) {
     if (!runs(p, i)) continue;
     ++p->num_running;
@@ -251,13 +219,12 @@ static void begin(step_plan* p) {
   }
 }
 
-/* The order has room for nobody, because sequences share blocks, which no sequence alone frees, or because the last
- * scheduler pinned some. Then the oldest runs, with the blocks of the latest. If even that is not enough, the plan is
- * empty: the host ends pins then. */
+/* The order has room for nobody: a scheduler before this one pinned blocks, say. Then the oldest runs, with the blocks
+ * of the latest. If even those are not enough, the plan is empty: the host ends pins then. */
 static void run_oldest(step_plan* p) {
   begin(p);
   int32_t latest = p->view->num_seqs, n;
-  while ((n = longest_run(p, 0, p->free_blocks)) < 1 || (!runs(p, 0) && p->num_running >= p->view->seq_budget)) {
+  while ((n = longest_run(p, 0, p->blocks.num_free)) < 1 || (!runs(p, 0) && p->num_running >= p->view->seq_budget)) {
     do {
       --latest;
     } while (latest > 0 && !runs(p, latest));
@@ -277,8 +244,8 @@ void make_plan(const mortise_schedule_view* view, const seq_place* order, int32_
                  .order = order,
                  .out = plan,
                  .new_tokens = scratch,
-                 .cached_taken = scratch + size,
-                 .is_preempted = scratch + 2 * (size_t)size,
+                 .blocks_memory = scratch + size,
+                 .is_preempted = scratch + 3 * (size_t)size,
                  .cuts_drafts = (view->flags & MORTISE_VIEW_WHOLE_DRAFTS) == 0};
   begin(&p);
   for (int32_t k = 0; k < size; ++k) {
@@ -299,7 +266,7 @@ void make_plan(const mortise_schedule_view* view, const seq_place* order, int32_
   }
   if (p.num_scheduled == 0 && size > 0) run_oldest(&p);
   plan->num_scheduled = plan->num_pins = 0;
-  plan->num_preempted = p.num_preempted;
+  plan->num_preempted = p.blocks.num_preempted;
   for (int32_t k = 0; k < size; ++k) {
     const int32_t i = order[k].index;
     if (p.cuts_drafts) grant_drafts(&p, i);
@@ -310,7 +277,7 @@ void make_plan(const mortise_schedule_view* view, const seq_place* order, int32_
 }
 
 uint64_t plan_scratch_size(int32_t num_seqs) {
-  return 3 * (uint64_t)num_seqs;
+  return 4 * (uint64_t)num_seqs;
 }
 
 static int compare(const void* a, const void* b) {

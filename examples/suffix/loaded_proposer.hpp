@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
+#include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -40,9 +41,12 @@ class LoadedProposer {
     host_.free = [](const mortise_host*, void* memory) { std::free(memory); };
     host_.now_ns = [](const mortise_host* host) -> uint64_t { return static_cast<const Host*>(host)->now; };
     host_.get_ext = [](const mortise_host*, const char*) -> const void* { return nullptr; };
-    const std::string json = with_defaults(options);
+    options_ = with_defaults(options);
+    const std::string json = options_.dump();
+    const mortise_option_reader reader = make_reader();
     auto args = mortise::sized<mortise_create_args>();
     args.options = mortise::view(json);
+    args.option_reader = &reader;
     require(component_.create(&host_, &args, &instance_, &error));
     dims_ = mortise::sized<mortise_model_dims>();
     dims_.vocab_size = INT32_MAX;
@@ -139,22 +143,46 @@ class LoadedProposer {
   static const mortise_component& first_component(const char* file) {
     void* const library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) throw std::runtime_error(dlerror());
-    using Entry = const mortise_module* (*)();
+    using Entry = const mortise_module* (*)(const mortise_entry_args*);
     const auto entry = reinterpret_cast<Entry>(dlsym(library, MORTISE_PLUGIN_ENTRY_NAME));
     if (entry == nullptr) throw std::runtime_error(dlerror());
-    const mortise_module& module = *entry();
-    if (module.abi_minor != MORTISE_ABI_MINOR || module.num_components < 1) {
+    auto args = mortise::sized<mortise_entry_args>();
+    args.abi_minor = MORTISE_ABI_MINOR;
+    args.oldest_abi_minor = MORTISE_ABI_OLDEST_MINOR;
+    args.host_name = "test";
+    args.host_version = "0";
+    const mortise_module& module = *entry(&args);
+    if (module.abi_minor < MORTISE_ABI_OLDEST_MINOR || module.abi_minor > MORTISE_ABI_MINOR) {
       throw std::runtime_error(std::string(file) + ": not a plugin of this version of the headers");
     }
     return *module.components[0];
   }
-  std::string with_defaults(const std::string& options) const {
+  nlohmann::json with_defaults(const std::string& options) const {
     auto json = nlohmann::json::parse(options);
     const auto schema = nlohmann::json::parse(component_.options_schema);
     for (const auto& [name, property] : schema.at("properties").items()) {
       if (!json.contains(name) && property.contains("default")) json[name] = property.at("default");
     }
-    return json.dump();
+    return json;
+  }
+  // Reads numbers of options_. No proposer of this example has options of other types.
+  mortise_option_reader make_reader() {
+    auto reader = mortise::sized<mortise_option_reader>();
+    reader.context = this;
+    reader.get_int = [](void* self, const char* name, int64_t* value) {
+      return static_cast<LoadedProposer*>(self)->read(name, value);
+    };
+    reader.get_float = [](void* self, const char* name, double* value) {
+      return static_cast<LoadedProposer*>(self)->read(name, value);
+    };
+    return reader;
+  }
+  template <typename T>
+  mortise_status read(const char* name, T* value) const {
+    if (!options_.contains(name)) return MORTISE_NOT_FOUND;
+    if (!options_.at(name).is_number()) return MORTISE_INVALID_ARGUMENT;
+    *value = options_.at(name).get<T>();
+    return MORTISE_OK;
   }
   void require(mortise_status status) const {
     if (status != MORTISE_OK) throw std::runtime_error(std::string(error.where) + ": " + error.message);
@@ -175,6 +203,7 @@ class LoadedProposer {
   mortise_proposer* self() { return static_cast<mortise_proposer*>(instance_); }
 
   const mortise_component& component_;
+  nlohmann::json options_;
   struct Host : mortise_host {
     uint64_t now;
   };

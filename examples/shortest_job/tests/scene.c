@@ -39,6 +39,8 @@ void plan_scene(scene* s, const mortise_component* component, int32_t ageing) {
                                       .num_cached_free_blocks = cached_free,
                                       .blocks_held = held,
                                       .blocks_freed_if_preempted = held,
+                                      .blocks_freed = sum_of_held,
+                                      .host_data = held,
                                       .lookahead = lookahead,
                                       .priorities = priorities,
                                       .arrivals = ids,

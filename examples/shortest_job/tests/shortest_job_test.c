@@ -302,8 +302,9 @@ static void memory_that_is_missing_costs_a_plan_and_no_more(void) {
   sim_end(&sim);
   test_host poor = make_host();
   poor.refuses = true;
-  const char* options = "{\"ageing\": 8}";
-  const mortise_create_args args = {.struct_size = sizeof args, .options = {options, strlen(options)}};
+  int32_t ageing = 8;
+  const mortise_option_reader reader = make_reader(&ageing);
+  const mortise_create_args args = {.struct_size = sizeof args, .option_reader = &reader};
   void* instance = &sim;
   CHECK(component->create(&poor.host, &args, &instance, &error) == MORTISE_RESOURCE_EXHAUSTED && instance == NULL);
 }
@@ -318,12 +319,13 @@ int main(int count, char** arguments) {
     fprintf(stderr, "%s\n", dlerror());
     return 1;
   }
-  const mortise_module* (*entry)(void);
+  const mortise_module* (*entry)(const mortise_entry_args*);
   *(void**)&entry = dlsym(library, MORTISE_PLUGIN_ENTRY_NAME);
   context = "the entry";
-  CHECK(entry != NULL && entry() == entry() && entry()->num_components == 1);
-  CHECK(entry()->abi_minor == MORTISE_ABI_MINOR);
-  component = entry()->components[0];
+  const mortise_entry_args args = {.struct_size = sizeof args, .abi_minor = MORTISE_ABI_MINOR, .host_name = "test"};
+  CHECK(entry != NULL && entry(&args) == entry(&args) && entry(&args)->num_components == 1);
+  CHECK(entry(&args)->abi_minor == MORTISE_ABI_MINOR);
+  component = entry(&args)->components[0];
   CHECK(component->kind == MORTISE_KIND_SCHEDULER && strcmp(component->name, "shortest_job") == 0);
 
   the_shortest_job_goes_first();

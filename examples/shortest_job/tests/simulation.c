@@ -53,6 +53,23 @@ test_host make_host(void) {
                               .get_ext = no_ext}};
 }
 
+static mortise_status get_int(void* ageing, const char* name, int64_t* value) {
+  if (strcmp(name, "ageing") != 0) return MORTISE_NOT_FOUND;
+  *value = *(const int32_t*)ageing;
+  return MORTISE_OK;
+}
+
+mortise_option_reader make_reader(int32_t* ageing) {
+  return (mortise_option_reader){.struct_size = sizeof(mortise_option_reader), .context = ageing, .get_int = get_int};
+}
+
+/* Sequences of the simulation share no blocks. `held` is the view's blocks_held. */
+int32_t sum_of_held(const void* held, const int32_t* seqs, int32_t num_seqs) {
+  int32_t sum = 0;
+  for (int32_t k = 0; k < num_seqs; ++k) sum += ((const int32_t*)held)[seqs[k]];
+  return sum;
+}
+
 /* --- the rules of mortise/scheduler.h, counted as runtime/engine/planner.cpp does */
 
 static int64_t blocks_for(const mortise_schedule_view* view, int64_t tokens) {
@@ -91,9 +108,9 @@ void check_plan(const mortise_schedule_view* view, const mortise_schedule_plan* 
     const int32_t i = plan->preempted[k];
     CHECK(i >= 0 && i < size && !seen[i] && view->states[i] == MORTISE_SEQ_RUNNING);
     seen[i] = true;
-    blocks += view->blocks_freed_if_preempted[i];
     --num_running;
   }
+  blocks += view->blocks_freed(view->host_data, plan->preempted, plan->num_preempted);
   for (int32_t k = 0; k < plan->num_scheduled; ++k) {
     const int32_t i = plan->seqs[k], n = plan->num_new_tokens[k];
     CHECK(i >= 0 && i < size && !seen[i]);
@@ -134,9 +151,8 @@ static const mortise_scheduler_table* table_of(const simulation* sim) {
 
 void sim_begin(simulation* sim, const mortise_component* component, int32_t ageing, uint64_t seed) {
   *sim = (simulation){.component = component, .host = make_host(), .ageing = ageing, .random = seed};
-  char options[96];
-  snprintf(options, sizeof options, "{\"max_num_seqs\":8,\"ageing\": %d,\"max_batched_tokens\":64}", (int)ageing);
-  const mortise_create_args args = {.struct_size = sizeof args, .options = {options, strlen(options)}};
+  const mortise_option_reader reader = make_reader(&sim->ageing);
+  const mortise_create_args args = {.struct_size = sizeof args, .option_reader = &reader};
   mortise_error error = {.struct_size = sizeof error};
   CHECK(component->create(&sim->host.host, &args, &sim->scheduler, &error) == MORTISE_OK);
   sim->view.struct_size = sizeof sim->view;
@@ -222,6 +238,8 @@ static void fill_view(simulation* sim, arrays* a) {
   view->num_cached = view->num_cached_free_blocks = view->cached_free_shared = a->zeros;
   view->cached_free_with = a->self;
   view->blocks_held = view->blocks_freed_if_preempted = a->held;
+  view->host_data = a->held;
+  view->blocks_freed = sum_of_held;
   view->lookahead = a->lookahead;
   view->priorities = a->priorities;
 }

@@ -24,6 +24,8 @@ typedef struct test_host {
   bool refuses;
 } test_host;
 test_host make_host(void);
+mortise_option_reader make_reader(int32_t* ageing); /* has the option `ageing` alone; borrows it */
+int32_t sum_of_held(const void* held, const int32_t* seqs, int32_t num_seqs); /* a view's blocks_freed */
 
 typedef struct sim_sequence {
   uint64_t id;
