@@ -125,6 +125,10 @@ static mortise_status supports(const mortise_query* query, mortise_error* reason
 
 static mortise_status create(const mortise_host* host, const mortise_create_args* args, void** instance,
                              mortise_error* error) {
+  *instance = NULL;
+  if (!MORTISE_HAS(args, option_reader)) {
+    return fail(error, MORTISE_FAILED_PRECONDITION, "create", "the host gives no option_reader; use one of ABI 0.6");
+  }
   shortest_job* const self = host->allocate(host, sizeof *self, _Alignof(shortest_job));
   *instance = self;
   if (self == NULL) return fail(error, MORTISE_RESOURCE_EXHAUSTED, "create", "no memory for the scheduler; free some");
