@@ -65,8 +65,8 @@ def test_each_kind_of_mistake_is_found(text):
 
 def test_every_room_has_a_readme_of_one_screen():
     # The folders of one part below these share its README; a test folder that mirrors a source folder has that folder's.
-    rooms = [SOURCE / name for name in ("plugin_api", "runtime", "plugins", "tests", "bench", "models", "scripts")]
-    rooms += [path for group in ("runtime/*", "plugins/*", "plugins/*/*", "tests/*", "bench/*") for path in SOURCE.glob(group)]
+    rooms = [SOURCE / name for name in ("plugin_api", "runtime", "plugins", "tests", "bench", "models", "scripts", "examples")]
+    rooms += [path for group in ("runtime/*", "plugins/*", "plugins/*/*", "tests/*", "bench/*", "examples/*") for path in SOURCE.glob(group)]
     rooms = [path for path in rooms if path.is_dir() and not path.name.startswith((".", "_"))]
     assert len(rooms) > 60
     without = [str(path.relative_to(SOURCE)) for path in rooms if not (path / "README.md").is_file()]

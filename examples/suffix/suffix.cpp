@@ -1,0 +1,189 @@
+// examples/suffix/suffix.cpp: the proposer: what it keeps of each sequence, how it learns, and how it chooses drafts.
+//
+// Source: SuffixDecoding, Oliaro et al., arXiv:2411.04975. As there, the longest suffix of a sequence is looked up in
+// the sequence's own text and in what other sequences generated, and of each the most frequent continuation is a
+// candidate. The candidate of which most drafts should be accepted wins. Unlike there, a draft's chance is not its
+// share of the continuations but is learned (confidence.hpp), and the generated texts of running sequences count too.
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <new>
+#include <span>
+#include <string>
+#include <unordered_map>
+
+#include "confidence.hpp"
+#include "mortise/proposer.hpp"
+#include "past_texts.hpp"
+#include "suffix_automaton.hpp"
+
+namespace suffix {
+namespace {
+
+constexpr const char* kOptionsSchema = R"schema({
+  "$schema": "http://json-schema.org/draft-07/schema#",
+  "type": "object",
+  "additionalProperties": false,
+  "properties": {
+    "max_tokens": {"title": "drafts for a sequence and step, at most", "type": "integer", "minimum": 1, "maximum": 64,
+                   "default": 16},
+    "min_confidence": {"title": "chance of being accepted below which nothing is drafted", "type": "number",
+                       "minimum": 0, "maximum": 1, "default": 0.3},
+    "past_tokens": {"title": "generated tokens of all sequences to draft from, at most; 0: a sequence's own text alone",
+                    "type": "integer", "minimum": 0, "maximum": 16777216, "default": 262144}
+  }
+})schema";
+
+// Tokens of a prompt's end that stand before the answer among the past texts: an answer's beginning is looked up by
+// them.
+constexpr std::size_t kPromptEnd = 16;
+
+class Suffix {
+ public:
+  Suffix(const mortise_host* host, const mortise_create_args&, const mortise::Options& given)
+      : max_tokens_(given.get<int32_t>("max_tokens")),
+        min_confidence_(given.get<float>("min_confidence")),
+        hash_seed_(host->now_ns(host)),
+        past_(given.get<int64_t>("past_tokens"), hash_seed_) {}
+
+  void bind(const mortise_proposer_bind_args&) {}
+
+  void observe(const mortise_observation& seen) {
+    try {
+      for (int32_t i = 0; i < seen.num_seqs; ++i) {
+        const int32_t begin = seen.token_offsets[i], end = seen.token_offsets[i + 1];
+        observe(seen.seq_ids[i], seen.first_positions[i], {seen.tokens + begin, static_cast<std::size_t>(end - begin)});
+      }
+    } catch (const std::bad_alloc&) {
+      sequences_.clear();  // what was being changed may be half done
+      past_.clear();
+      throw;
+    }
+    for (int32_t i = 0; i < seen.num_ended; ++i) sequences_.erase(seen.ended_ids[i]);
+  }
+
+  void propose(const mortise_proposal_args& args) const {
+    for (int32_t i = 0; i < args.num_seqs; ++i) {
+      args.num_drafts[i] = 0;
+      const auto at = sequences_.find(args.seq_ids[i]);
+      if (at == sequences_.end() || at->second->text.num_tokens() != args.positions[i]) continue;
+      int32_t* const row = args.tokens + static_cast<int64_t>(i) * args.draft_stride;
+      const int32_t most = std::clamp(args.max_drafts[i], 0, max_tokens_);
+      args.num_drafts[i] = draft(*at->second, {row, static_cast<std::size_t>(most)});
+    }
+  }
+
+  uint64_t num_sequences() const { return sequences_.size(); }
+
+ private:
+  using Place = SuffixAutomaton::Place;
+
+  struct Sequence {
+    SuffixAutomaton text;
+    SuffixAutomaton::State end = SuffixAutomaton::kRoot;  // of `text`
+    PastTexts::Reader past = {};
+    Confidence confidence{/*window=*/64, /*guess_weight=*/4};  // the guess is the table of all sequences
+  };
+
+  // Where drafts of a sequence may come from.
+  struct Candidate {
+    const SuffixAutomaton& texts;
+    Source source;
+    Place place;       // what matches; empty: nothing does
+    int32_t num_ends;  // SuffixAutomaton::favourite
+  };
+  std::array<Candidate, 3> candidates(const Sequence& sequence) const {
+    return {Candidate{sequence.text, Source::kOwnText, sequence.text.followed(sequence.text.whole(sequence.end)), 1},
+            Candidate{past_.young(), Source::kOtherTexts, past_.in_young(sequence.past), 1},
+            Candidate{past_.old(), Source::kOtherTexts, past_.in_old(sequence.past), 0}};
+  }
+
+  // `tokens` follow the first `position` tokens of the sequence.
+  void observe(uint64_t id, int32_t position, std::span<const int32_t> tokens) {
+    std::unique_ptr<Sequence>& sequence = sequences_[id];
+    if (position == 0) {
+      sequence.reset(new Sequence{SuffixAutomaton(hash_seed_)});
+      sequence->past = past_.begin();
+      // The last token is the first one that was generated; after a swap of proposers it is any of the generated ones.
+      if (tokens.empty()) return;
+      const std::span<const int32_t> prompt = tokens.first(tokens.size() - 1);
+      for (const int32_t token : prompt) sequence->end = sequence->text.append(sequence->end, token);
+      const std::size_t known = std::min(prompt.size(), kPromptEnd);
+      for (const int32_t token : prompt.last(known)) past_.append(sequence->past, token);
+      tokens = tokens.last(1);
+    } else if (!sequence || sequence->text.num_tokens() != position) {
+      sequences_.erase(id);
+      // Not INTERNAL: the host then sends the whole history, and all is well again.
+      throw mortise::Failure(MORTISE_FAILED_PRECONDITION, "observe",
+                             "sequence " + std::to_string(id) + " goes on at position " + std::to_string(position) +
+                                 ", where this proposer is not");
+    }
+    for (const int32_t token : tokens) {
+      learn(*sequence, token);
+      sequence->end = sequence->text.append(sequence->end, token);
+      past_.append(sequence->past, token);
+    }
+  }
+
+  // Compares each favourite with the token that was generated, whether it was drafted or not.
+  void learn(Sequence& sequence, int32_t token) {
+    for (const Candidate& candidate : candidates(sequence)) {
+      if (candidate.place.length == 0) continue;
+      const auto favourite = candidate.texts.favourite(candidate.place, candidate.num_ends);
+      const int bin = Confidence::bin(candidate.source, candidate.place.length, favourite.count, favourite.total);
+      sequence.confidence.learn(bin, favourite.token == token);
+      confidence_.learn(bin, favourite.token == token);
+    }
+  }
+
+  // Fills `out` from the candidate of which most drafts should be accepted. Returns how many drafts it wrote.
+  int32_t draft(const Sequence& sequence, std::span<int32_t> out) const {
+    Drafts best, other;
+    for (const Candidate& candidate : candidates(sequence)) {
+      follow(sequence, candidate, out.size(), other);
+      if (other.accepted > best.accepted) best = other;
+    }
+    std::copy_n(best.tokens.begin(), best.count, out.begin());
+    return best.count;
+  }
+
+  struct Drafts {
+    std::array<int32_t, 64> tokens{};  // as many as the schema allows
+    int32_t count = 0;
+    float accepted = 0;  // how many should be
+  };
+
+  // Drafts the favourites from a candidate's place on, until the chance that all are accepted would be too low.
+  void follow(const Sequence& sequence, const Candidate& candidate, std::size_t most, Drafts& drafts) const {
+    drafts.count = 0;
+    drafts.accepted = 0;
+    float chance = 1;  // that all drafts are accepted
+    Place place = candidate.place;
+    while (static_cast<std::size_t>(drafts.count) < most && place.length > 0) {
+      const auto favourite = candidate.texts.favourite(place, drafts.count == 0 ? candidate.num_ends : 0);
+      const int bin = Confidence::bin(candidate.source, place.length, favourite.count, favourite.total);
+      chance *= sequence.confidence.of(bin, confidence_.of(bin, Confidence::first_guess(bin)));
+      if (chance < min_confidence_) return;
+      drafts.accepted += chance;
+      drafts.tokens[static_cast<std::size_t>(drafts.count++)] = favourite.token;
+      // Behind the end of a text its own beginning may follow, as in LZ77: repeating texts go on repeating.
+      place = candidate.texts.followed({favourite.next, place.length + 1});
+    }
+  }
+
+  const int32_t max_tokens_;
+  const float min_confidence_;
+  const uint64_t hash_seed_;
+  std::unordered_map<uint64_t, std::unique_ptr<Sequence>> sequences_;
+  PastTexts past_;
+  Confidence confidence_{/*window=*/4096, /*guess_weight=*/8};  // of all sequences
+};
+
+constexpr mortise_component kSuffix = mortise::ProposerComponent<Suffix>::component(
+    "suffix", "suffix automata: drafts how the longest matching suffix went on, in this text and in earlier answers",
+    kOptionsSchema);
+
+}  // namespace
+}  // namespace suffix
+
+MORTISE_PLUGIN("example.suffix", "Mortise", "0.1.0", "Apache-2.0", &suffix::kSuffix)
