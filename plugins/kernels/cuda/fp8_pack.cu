@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = most;
   __syncthreads();
   for (const std::uint32_t other : of_warp) most = max(most, other);
-  constexpr float kLargest = 448, kSmallest = 0x1p-119f;
+  constexpr float kLargest = 448, kSmallest = 0x1p-117f;
   const float largest = __uint_as_float(most);
   const bool usual = most < kInfinity && largest >= kSmallest;
   const std::int64_t row = first_row + blockIdx.x;

@@ -6,7 +6,7 @@ namespace mortise::cpu {
 namespace {
 
 constexpr float kLargest = 448;         // of E4M3
-constexpr float kSmallest = 0x1p-119f;  // with a smaller range, a scale would be a denormal
+constexpr float kSmallest = 0x1p-117f;  // with a smaller range, a scale would be a denormal
 constexpr std::uint32_t kInfinity = 0x7f800000u;
 
 std::uint32_t bits_of(float x) {

@@ -1,5 +1,7 @@
 #include "kernels/cpu/reference/linear_fp8.hpp"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "kernels/cpu/reference/scalar.hpp"
@@ -12,13 +14,21 @@ bool finite(float x) {
   return x - x == 0;
 }
 
-// The E4M3 number nearest to x, ties to the even mantissa: all are tried. REQUIRES: |x| <= 448, a little more at most.
+// The E4M3 number nearest to x, ties to the even mantissa. REQUIRES: |x| <= 448, a little more at most.
 std::uint8_t nearest_e4m3(float x) {
-  std::uint8_t best = 0;
-  for (unsigned value = 1; value < 0x7f; ++value) {
-    const double here = std::fabs(double{from_e4m3(static_cast<std::uint8_t>(value))} - std::fabs(double{x}));
-    const double there = std::fabs(double{from_e4m3(best)} - std::fabs(double{x}));
-    if (here < there || (here == there && value % 2 == 0)) best = static_cast<std::uint8_t>(value);
+  static const std::array<double, 0x7f> numbers = [] {
+    std::array<double, 0x7f> all = {};
+    for (unsigned value = 0; value < 0x7f; ++value) all[value] = from_e4m3(static_cast<std::uint8_t>(value));
+    return all;
+  }();
+  const double magnitude = std::fabs(double{x});
+  std::size_t best = 0x7e;  // the first that is not smaller, or the largest
+  if (magnitude < numbers[best]) {
+    best = static_cast<std::size_t>(std::lower_bound(numbers.begin(), numbers.end(), magnitude) - numbers.begin());
+  }
+  if (best > 0 && magnitude < numbers[best]) {
+    const double above = numbers[best] - magnitude, below = magnitude - numbers[best - 1];
+    if (below < above || (below == above && best % 2 != 0)) --best;
   }
   return static_cast<std::uint8_t>(best | (std::signbit(x) ? 0x80 : 0));
 }
@@ -66,7 +76,7 @@ Fp8Weight quantise_fp8(const std::vector<float>& w, std::size_t n, std::size_t k
       numbers = numbers && finite(w[i * k + j]);
       if (std::fabs(w[i * k + j]) > most) most = std::fabs(w[i * k + j]);
     }
-    const bool usual = numbers && most >= 0x1p-119f;
+    const bool usual = numbers && most >= 0x1p-117f;
     out.scales[i] = usual ? most / 448.0f : numbers ? 0.0f : bit_cast_to<float>(0x7fc00000u);
     if (!usual) continue;
     for (std::size_t j = 0; j < k; ++j) out.values[i * k + j] = nearest_e4m3(w[i * k + j] * (448.0f / most));
