@@ -1,7 +1,7 @@
 // cuda_span_bench: attention of one layer of the 8B shape (32 heads, 8 KV heads, bf16) on the GPU, each figure
 // beside its floor: bytes of K and V over the bandwidth of a copy in the same run, or operations over the peak of the
 // tensor cores. Layers alternate, so that nothing is still in the L2 from the call before.
-//   ./cuda_span_bench [HEAD_DIM [int8]]      128, as 8B has; a cache in int8
+//   ./cuda_span_bench [HEAD_DIM [int8|fp8]]  128, as 8B has; a cache in int8 or in E4M3
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -242,8 +242,10 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "cuda_span_bench: no kernel for heads of %s\n", argv[1]);
     return 2;
   }
-  const bool int8 = argc > 2 && std::strcmp(argv[2], "int8") == 0;
-  Bench bench(head_dim, int8 ? cuda::SpanCache::kInt8 : cuda::SpanCache::kBf16);
+  const std::string type = argc > 2 ? argv[2] : "bf16";
+  Bench bench(head_dim, type == "int8"  ? cuda::SpanCache::kInt8
+                        : type == "fp8" ? cuda::SpanCache::kFp8
+                                        : cuda::SpanCache::kBf16);
   cudaDeviceProp properties{};
   check(cudaGetDeviceProperties(&properties, 0), "no GPU");
   bench.multiprocessors = properties.multiProcessorCount;
@@ -255,7 +257,8 @@ int main(int argc, char** argv) {
   fill_random(bench.kv, elements);
   bench.bandwidth = copy_bytes_per_us(bench.kv, elements * 2);
   std::printf("%s, %d multiprocessors, heads of %d%s, spans of %d; a copy moves %.2f TB/s\n", properties.name,
-              bench.multiprocessors, head_dim, int8 ? ", int8" : "", cuda::kSpan, bench.bandwidth * 1e-6);
+              bench.multiprocessors, head_dim, type == "bf16" ? "" : (", " + type).c_str(), cuda::kSpan,
+              bench.bandwidth * 1e-6);
   for (const Case& c :
        {Case{"decode 1 x 32000", 1, 1, 32000}, Case{"decode 64 x 2200", 64, 1, 2200},
         Case{"decode 256 x 2200", 256, 1, 2200}, Case{"64 x 2208, 2000 shared, as paged", 64, 1, 2208, 2000},

@@ -48,6 +48,8 @@ std::int32_t kv_dtype_of(const PipelineDescription& description) {
   switch (description.kv_cache.dtype) {
     case KvDtype::kInt8:
       return MORTISE_I8;
+    case KvDtype::kFp8:
+      return MORTISE_F8_E4M3;
     case KvDtype::kF32:
       return MORTISE_F32;
     default:

@@ -32,7 +32,7 @@ std::string constructor_of(const PartDescription& part, const PluginCatalog& cat
 }
 
 Json kv_cache_table(const KvCacheOptions& options) {
-  constexpr const char* kTypes[] = {"auto", "bf16", "f32", "int8"};  // in KvDtype's order
+  constexpr const char* kTypes[] = {"auto", "bf16", "f32", "int8", "fp8"};  // in KvDtype's order
   return {{"memory", options.fills_device ? Json("auto") : Json(options.memory_bytes)},
           {"dtype", kTypes[static_cast<int>(options.dtype)]},
           {"prefix_cache", options.prefix_cache},

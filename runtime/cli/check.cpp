@@ -100,7 +100,7 @@ void check_draft_model(const PipelineDescription& pipeline, const PartInstance& 
     const mortise_model_dims dims = dims_of(model);
     require_numerics(device.active_part<mortise_device, mortise_device_table>(), "the draft model", dims.dtype);
     query.dims = &dims;
-    query.kv_dtype = pipeline.kv_cache.dtype == KvDtype::kInt8 ? MORTISE_I8 : dims.dtype;
+    query.kv_dtype = in_bytes(pipeline.kv_cache.dtype) ? kv_dtype(pipeline.kv_cache.dtype, dims) : dims.dtype;
     pipeline.attention.select(query);
     return;
   }

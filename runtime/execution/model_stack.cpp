@@ -39,6 +39,8 @@ std::int32_t kv_dtype(KvDtype wanted, const mortise_model_dims& dims) {
       return MORTISE_F32;
     case KvDtype::kInt8:
       return MORTISE_I8;
+    case KvDtype::kFp8:
+      return MORTISE_F8_E4M3;
     case KvDtype::kAuto:
       break;
   }
@@ -362,7 +364,7 @@ std::uint64_t vocabulary_hash(const Tokenizer& tokenizer) {
 }
 
 const char* dtype_name(std::int32_t dtype) {
-  return dtype == MORTISE_BF16 ? "bf16" : dtype == MORTISE_I8 ? "int8" : "f32";
+  return dtype == MORTISE_BF16 ? "bf16" : dtype == MORTISE_I8 ? "int8" : dtype == MORTISE_F8_E4M3 ? "fp8" : "f32";
 }
 
 // Returns "bf16", "int8", "int4 in groups of 64", "fp8 in groups of 128".

@@ -144,7 +144,7 @@ std::uint64_t vocabulary_hash(const Tokenizer& tokenizer);
 
 // The type of the KV cache; "auto" means the model's type.
 std::int32_t kv_dtype(KvDtype wanted, const mortise_model_dims& dims);
-// "bf16", "f32", "int8".
+// "bf16", "f32", "int8", "fp8".
 const char* dtype_name(std::int32_t dtype);
 // "bf16", "int8", "int4 in groups of 64", "fp8 in groups of 128".
 std::string weight_format(const mortise_model_dims& dims);

@@ -168,7 +168,7 @@ const OptionsSchema& kv_cache_schema() {
       "memory": {"title": "memory for KV blocks: bytes, a text such as \"512MiB\" with KiB, MiB or GiB, or auto: what a GPU has left; 512MiB on the CPU",
                  "type": ["integer", "string"], "default": "auto"},
       "dtype": {"title": "type of keys and values; auto is the model's type", "default": "auto",
-                "enum": ["auto", "bf16", "f32", "int8"]},
+                "enum": ["auto", "bf16", "f32", "int8", "fp8"]},
       "prefix_cache": {"title": "requests with an equal prefix share its blocks", "type": "boolean", "default": true},
       "populate": {"title": "take all of the memory at the start, not as it is used; by default a server on processors does",
                    "type": ["boolean", "null"], "default": null}
@@ -203,6 +203,7 @@ KvCacheOptions parse_kv_cache(const Json& table) {
           .dtype = dtype == "bf16"   ? KvDtype::kBf16
                    : dtype == "f32"  ? KvDtype::kF32
                    : dtype == "int8" ? KvDtype::kInt8
+                   : dtype == "fp8"  ? KvDtype::kFp8
                                      : KvDtype::kAuto,
           .prefix_cache = options["prefix_cache"],
           .populate = options["populate"].is_null() ? std::nullopt : std::optional<bool>(options["populate"])};

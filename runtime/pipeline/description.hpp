@@ -39,7 +39,11 @@ struct PartDescription {
 // Whether both are equal, wherever they were written.
 bool same_part(const PartDescription& a, const PartDescription& b);
 
-enum class KvDtype { kAuto, kBf16, kF32, kInt8 };
+enum class KvDtype { kAuto, kBf16, kF32, kInt8, kFp8 };
+// Whether the cache has a byte for each number, and scales. Any model can have such a cache.
+constexpr bool in_bytes(KvDtype dtype) {
+  return dtype == KvDtype::kInt8 || dtype == KvDtype::kFp8;
+}
 enum class Verify { kCoupled, kRejection };
 enum class DraftLengths { kAdaptive, kFixed };
 

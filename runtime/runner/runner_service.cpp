@@ -155,7 +155,7 @@ std::shared_ptr<ModelStack> RunnerService::open_stack(const std::string& path, c
   const PartDescription model = model_for(path, options["dtype"], query);
   const PartDescription attention = attention_with(options["attention"]);
   // An int8 cache of the target makes the draft's int8, too. With a float type, the draft model's own type is used.
-  const KvDtype kv_dtype = description_.kv_cache.dtype == KvDtype::kInt8 ? KvDtype::kInt8 : KvDtype::kAuto;
+  const KvDtype kv_dtype = in_bytes(description_.kv_cache.dtype) ? description_.kv_cache.dtype : KvDtype::kAuto;
   const std::int32_t block_size = attention.choices.front().options.value("block_size", description_.block_size);
   const bool populate = description_.kv_cache.populate.value_or(false);
   return std::make_shared<ModelStack>(device_, std::move(files),

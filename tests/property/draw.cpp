@@ -170,7 +170,7 @@ RunConfig draw_config(std::mt19937& random, const std::vector<std::string>& isas
   config.seed = random();
   constexpr const char* kWeights[] = {"auto", "auto", "int8", "int4", "fp8"};
   config.weights = kWeights[between(random, 0, 4)];
-  if (chance(random, 40)) config.kv_dtype = "int8";
+  if (chance(random, 40)) config.kv_dtype = chance(random, 50) ? "int8" : "fp8";
   if (chance(random, 60)) config.attention = "cascade";
   if (chance(random, 35)) config.swaps = between(random, 1, 6);
   if (config.swaps > 0) config.choose_proposers = false;  // they may be gone when requests come the second time

@@ -48,7 +48,7 @@ PartChange draw_change(const PipelineDescription& now, const std::string& device
       if (!coupled || random() % 3 == 0) return {"proposer", "none"};
       return {"proposer", "ngram", {{"min_match", 1}, {"max_match", 3}, {"max_tokens", between(random, 1, 8)}}};
     case 4: {
-      constexpr const char* kDtypes[] = {"auto", "bf16", "f32", "int8"};
+      constexpr const char* kDtypes[] = {"auto", "bf16", "f32", "int8", "fp8"};
       const double factor = between(random, 70, 250) / 100.0;
       const auto bytes = static_cast<std::uint64_t>(static_cast<double>(now.kv_cache.memory_bytes) * factor);
       return {"kv_cache",

@@ -17,7 +17,7 @@ typedef struct mortise_attention_bind_args {
   uint32_t struct_size;
   uint32_t flags;
   const mortise_model_dims* dims; /* lives until destroy */
-  int32_t kv_dtype;               /* MORTISE_BF16, MORTISE_F32 or MORTISE_I8 */
+  int32_t kv_dtype;               /* MORTISE_BF16, MORTISE_F32, MORTISE_I8 or MORTISE_F8_E4M3 */
   int32_t block_size;             /* tokens per block */
   int32_t num_blocks;
   int32_t reserved;

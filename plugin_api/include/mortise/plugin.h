@@ -31,7 +31,7 @@ typedef struct mortise_query {
   const char* device;               /* name of the pipeline's device, e.g. "cpu" */
   const mortise_model_dims* dims;   /* of the model that the part would serve */
   mortise_string_view model_config; /* models: the checkpoint's config.json, normalised */
-  int32_t kv_dtype;                 /* MORTISE_BF16, MORTISE_F32, MORTISE_I8 */
+  int32_t kv_dtype;                 /* MORTISE_BF16, _F32, _I8, _F8_E4M3 */
   int32_t block_size;               /* tokens per KV block */
 } mortise_query;
 

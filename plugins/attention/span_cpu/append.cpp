@@ -99,11 +99,12 @@ void SpanAttention::write_rows(const AppendWork& work, Task rows) const {
   write.slots = work.slots + rows.begin;
   write.kv = work.kv;
   write.layout = &layout_;
-  if constexpr (sizeof(T) == sizeof(Bf16)) {
-    (int8() ? kernels_.kv_write.bf16_int8 : kernels_.kv_write.bf16)(write);
-  } else {
-    (int8() ? kernels_.kv_write.f32_int8 : kernels_.kv_write.f32)(write);
-  }
+  const cpu::KvWriteKernels& kernels = kernels_.kv_write;
+  constexpr bool kBf16 = sizeof(T) == sizeof(Bf16);
+  const auto write_kv = kv_dtype_ == MORTISE_I8        ? (kBf16 ? kernels.bf16_int8 : kernels.f32_int8)
+                        : kv_dtype_ == MORTISE_F8_E4M3 ? (kBf16 ? kernels.bf16_fp8 : kernels.f32_fp8)
+                                                       : (kBf16 ? kernels.bf16 : kernels.f32);
+  write_kv(write);
 }
 
 // Handles few rows at a time, up to the end of a key group of the cache: they stay in the first-level cache until they

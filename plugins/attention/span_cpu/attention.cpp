@@ -28,6 +28,11 @@ const cpu::KernelTable& kernels_for(const std::string& isa) {
                 "the device computes with instruction set '" + isa + "', for which there are no kernels here");
 }
 
+// Whether the cache has a byte for each number, and scales.
+bool in_bytes(int32_t kv_dtype) {
+  return kv_dtype == MORTISE_I8 || kv_dtype == MORTISE_F8_E4M3;
+}
+
 }  // namespace
 
 void SpanAttention::require_supported(const mortise_model_dims& dims, int32_t kv_dtype, int32_t block_size) {
@@ -39,11 +44,11 @@ void SpanAttention::require_supported(const mortise_model_dims& dims, int32_t kv
   if (dims.dtype != 0 && dims.dtype != MORTISE_BF16 && dims.dtype != MORTISE_F32) {
     refuse("the model computes in dtype code " + std::to_string(dims.dtype) + "; bf16 and f32 are served");
   }
-  if (kv_dtype != 0 && kv_dtype != MORTISE_BF16 && kv_dtype != MORTISE_F32 && kv_dtype != MORTISE_I8) {
-    refuse("kv_cache.dtype code " + std::to_string(kv_dtype) + " is not served; use \"auto\" or \"int8\"");
+  if (kv_dtype != 0 && kv_dtype != MORTISE_BF16 && kv_dtype != MORTISE_F32 && !in_bytes(kv_dtype)) {
+    refuse("kv_cache.dtype code " + std::to_string(kv_dtype) + " is not served; use \"auto\", \"int8\" or \"fp8\"");
   }
-  if (kv_dtype != 0 && kv_dtype != MORTISE_I8 && dims.dtype != 0 && kv_dtype != dims.dtype) {
-    refuse("kv_cache.dtype differs from the type that the model computes in; use \"auto\", or \"int8\"");
+  if (kv_dtype != 0 && !in_bytes(kv_dtype) && dims.dtype != 0 && kv_dtype != dims.dtype) {
+    refuse("kv_cache.dtype differs from the type that the model computes in; use \"auto\", \"int8\" or \"fp8\"");
   }
   require_paged_shape("attention", dims, block_size);
 }
@@ -67,7 +72,8 @@ mortise_kv_layout SpanAttention::kv_layout(const mortise_model_dims& dims, int32
   std::snprintf(out.layout_id, sizeof out.layout_id, "paged-cpu-%s/1 b%d l%d h%d d%d",
                 kv_dtype == MORTISE_BF16  ? "bf16"
                 : kv_dtype == MORTISE_F32 ? "f32"
-                                          : "int8",
+                : kv_dtype == MORTISE_I8  ? "int8"
+                                          : "fp8",
                 block_size, dims.num_layers, dims.num_kv_heads, dims.head_dim);
   out.bytes_per_block = layout.block_elements * static_cast<std::size_t>(layout.element_bytes);
   return out;
@@ -79,6 +85,7 @@ void SpanAttention::bind(const mortise_attention_bind_args& args) {
   kv_.bind(args, kv_layout(dims, args.kv_dtype, args.block_size), 64);
   layout_ = cpu::make_kv_layout(dtype_bytes(args.kv_dtype), dims.num_layers, dims.num_kv_heads, dims.head_dim,
                                 args.block_size);
+  kv_dtype_ = args.kv_dtype;
   scale_ = cpu::span_scale(dims.attention_scale);
   plans_.clear();
   for (const int32_t window : kv_.windows()) plans_.emplace_back().window = window;

@@ -102,7 +102,6 @@ class SpanAttention {
   std::byte* layer_memory(int32_t layer) const;
   const mortise_model_dims& dims() const { return kv_.dims(); }
   bool bf16() const { return dims().dtype == MORTISE_BF16; }
-  bool int8() const { return layout_.element_bytes == 1; }
   const cpu::SpanKernels& span_kernels() const;
 
   template <typename F>
@@ -121,6 +120,7 @@ class SpanAttention {
 
   PagedKv kv_;
   cpu::KvLayout layout_{};  // after bind
+  int32_t kv_dtype_ = 0;
   float scale_ = 0;
 
   bool active_ = false;

@@ -16,9 +16,9 @@ struct Cascade : SpanAttention {
 inline constexpr uint64_t kCapabilities = MORTISE_CAP_EXACT | MORTISE_CAP_MULTI_QUERY | MORTISE_CAP_SLIDING_WINDOW;
 inline constexpr const char* kNumericsId = "attention-span256/1";
 
-inline constexpr mortise_component kPaged =
-    AttentionComponent<Paged>::component("paged", "paged KV cache in bf16, f32 or int8, attention in spans of 256 keys",
-                                         kBlockSizeSchema, kNumericsId, kCapabilities);
+inline constexpr mortise_component kPaged = AttentionComponent<Paged>::component(
+    "paged", "paged KV cache in bf16, f32, int8 or fp8, attention in spans of 256 keys", kBlockSizeSchema, kNumericsId,
+    kCapabilities);
 inline constexpr mortise_component kCascade = AttentionComponent<Cascade>::component(
     "cascade", "as paged; a prefix that sequences share is read once for all of them", kBlockSizeSchema, kNumericsId,
     kCapabilities | MORTISE_CAP_CASCADE);

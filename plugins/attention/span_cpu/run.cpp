@@ -7,7 +7,8 @@
 namespace mortise::span_cpu {
 
 const cpu::SpanKernels& SpanAttention::span_kernels() const {
-  if (int8()) return bf16() ? kernels_.span_bf16_int8 : kernels_.span_f32_int8;
+  if (kv_dtype_ == MORTISE_I8) return bf16() ? kernels_.span_bf16_int8 : kernels_.span_f32_int8;
+  if (kv_dtype_ == MORTISE_F8_E4M3) return bf16() ? kernels_.span_bf16_fp8 : kernels_.span_f32_fp8;
   return bf16() ? kernels_.span_bf16 : kernels_.span_f32;
 }
 

@@ -20,7 +20,9 @@ uint64_t partial_row_bytes(int32_t head_dim) {
 }
 
 cuda::SpanCache cache_of(int32_t kv_dtype) {
-  return kv_dtype == MORTISE_I8 ? cuda::SpanCache::kInt8 : cuda::SpanCache::kBf16;
+  return kv_dtype == MORTISE_I8        ? cuda::SpanCache::kInt8
+         : kv_dtype == MORTISE_F8_E4M3 ? cuda::SpanCache::kFp8
+                                       : cuda::SpanCache::kBf16;
 }
 
 }  // namespace
@@ -46,9 +48,9 @@ void SpanAttention::require_supported(const mortise_model_dims& dims, int32_t kv
   if (dims.dtype != 0 && dims.dtype != MORTISE_BF16) {
     refuse("the model computes in dtype code " + std::to_string(dims.dtype) + "; attention on cuda serves bf16");
   }
-  if (kv_dtype != 0 && kv_dtype != MORTISE_BF16 && kv_dtype != MORTISE_I8) {
+  if (kv_dtype != 0 && kv_dtype != MORTISE_BF16 && kv_dtype != MORTISE_I8 && kv_dtype != MORTISE_F8_E4M3) {
     refuse("kv_cache.dtype code " + std::to_string(kv_dtype) +
-           " is not served on cuda; use \"auto\", \"bf16\" or \"int8\"");
+           " is not served on cuda; use \"auto\", \"bf16\", \"int8\" or \"fp8\"");
   }
   require_paged_shape("attention", dims, block_size);
 }
@@ -73,8 +75,10 @@ mortise_kv_layout SpanAttention::kv_layout(const mortise_model_dims& dims, int32
       cuda::make_span_layout(dims.num_layers, dims.num_kv_heads, dims.head_dim, block_size, cache_of(kv_dtype));
   auto out = sized<mortise_kv_layout>();
   std::snprintf(out.layout_id, sizeof out.layout_id, "paged-cuda-%s/1 s%d b%d l%d h%d d%d",
-                kv_dtype == MORTISE_I8 ? "int8" : "bf16", cuda::kSpan, block_size, dims.num_layers, dims.num_kv_heads,
-                dims.head_dim);
+                kv_dtype == MORTISE_I8        ? "int8"
+                : kv_dtype == MORTISE_F8_E4M3 ? "fp8"
+                                              : "bf16",
+                cuda::kSpan, block_size, dims.num_layers, dims.num_kv_heads, dims.head_dim);
   out.bytes_per_block = layout.block_elements * sizeof(cuda::Bf16Bits);
   return out;
 }

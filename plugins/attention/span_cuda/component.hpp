@@ -18,7 +18,7 @@ static_assert(cuda::kSpan == 128, "the numerics id names the span");
 inline constexpr const char* kNumericsId = "cuda-span128/1";
 
 inline constexpr mortise_component kPaged = AttentionComponent<Paged>::component(
-    "paged", "paged KV cache in bf16 or int8, attention in spans of 128 keys on tensor cores", kBlockSizeSchema,
+    "paged", "paged KV cache in bf16, int8 or fp8, attention in spans of 128 keys on tensor cores", kBlockSizeSchema,
     kNumericsId, kCapabilities);
 inline constexpr mortise_component kCascade = AttentionComponent<Cascade>::component(
     "cascade", "as paged; what sequences share in whole spans of 128 keys is read once for all of them",

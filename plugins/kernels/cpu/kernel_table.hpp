@@ -32,8 +32,10 @@ struct KernelTable {
   const RopeKernels& rope;
   const SpanKernels& span_bf16;  // named by the model's type, then the cache's type if it differs
   const SpanKernels& span_bf16_int8;
+  const SpanKernels& span_bf16_fp8;
   const SpanKernels& span_f32;
   const SpanKernels& span_f32_int8;
+  const SpanKernels& span_f32_fp8;
 };
 
 }  // namespace mortise::cpu

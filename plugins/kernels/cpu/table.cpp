@@ -14,6 +14,7 @@ extern const NormKernels kNormKernels;
 extern const RopeKernels kRopeKernels;
 extern const SpanKernels kSpanBf16Kernels;
 extern const SpanKernels kSpanBf16Int8Kernels;
+extern const SpanKernels kSpanBf16Fp8Kernels;
 }  // namespace mortise::cpu::isa_amx
 #endif
 
@@ -32,8 +33,10 @@ extern const KvWriteKernels kKvWriteKernels;
 extern const RopeKernels kRopeKernels;
 extern const SpanKernels kSpanBf16Kernels;
 extern const SpanKernels kSpanBf16Int8Kernels;
+extern const SpanKernels kSpanBf16Fp8Kernels;
 extern const SpanKernels kSpanF32Kernels;
 extern const SpanKernels kSpanF32Int8Kernels;
+extern const SpanKernels kSpanF32Fp8Kernels;
 
 extern const KernelTable kKernelTable;
 constinit const KernelTable kKernelTable = {
@@ -52,8 +55,10 @@ constinit const KernelTable kKernelTable = {
     .rope = kRopeKernels,
     .span_bf16 = kSpanBf16Kernels,
     .span_bf16_int8 = kSpanBf16Int8Kernels,
+    .span_bf16_fp8 = kSpanBf16Fp8Kernels,
     .span_f32 = kSpanF32Kernels,
     .span_f32_int8 = kSpanF32Int8Kernels,
+    .span_f32_fp8 = kSpanF32Fp8Kernels,
 };
 
 #if defined(MORTISE_ISA_AVX512)
@@ -75,8 +80,10 @@ constinit const KernelTable kVnniKernelTable = {
     .rope = kRopeKernels,
     .span_bf16 = kSpanBf16Kernels,
     .span_bf16_int8 = kSpanBf16Int8Kernels,
+    .span_bf16_fp8 = kSpanBf16Fp8Kernels,
     .span_f32 = kSpanF32Kernels,
     .span_f32_int8 = kSpanF32Int8Kernels,
+    .span_f32_fp8 = kSpanF32Fp8Kernels,
 };
 
 // AMX: the AVX-512 kernels, except those that have an AMX form or gain from AVX512-BF16, which every machine with AMX
@@ -98,8 +105,10 @@ constinit const KernelTable kAmxKernelTable = {
     .rope = isa_amx::kRopeKernels,
     .span_bf16 = isa_amx::kSpanBf16Kernels,
     .span_bf16_int8 = isa_amx::kSpanBf16Int8Kernels,
+    .span_bf16_fp8 = isa_amx::kSpanBf16Fp8Kernels,
     .span_f32 = kSpanF32Kernels,
     .span_f32_int8 = kSpanF32Int8Kernels,
+    .span_f32_fp8 = kSpanF32Fp8Kernels,
 };
 #endif
 

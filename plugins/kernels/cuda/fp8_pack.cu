@@ -3,6 +3,7 @@
 #include <cuda_fp16.h>
 
 #include "kernels/cuda/bf16.cuh"
+#include "kernels/cuda/fp8_rows.cuh"
 
 namespace mortise::cuda {
 namespace {
@@ -18,17 +19,6 @@ __device__ __forceinline__ float wide(__half x) {
 }
 __device__ __forceinline__ float wide(float x) {
   return x;
-}
-
-// Nearest, ties to even. REQUIRES: |x| < 464.
-__device__ __forceinline__ std::uint8_t to_e4m3(float x) {
-  const std::uint32_t u = __float_as_uint(x), sign = u >> 24 & 0x80u, magnitude = u & 0x7fffffffu;
-  constexpr std::uint32_t kNormal = (127 - 6) << 23;
-  // Below 2^-6 neighbours are 2^-9 apart: adding 2^14 rounds to them.
-  const std::uint32_t small =
-      __float_as_uint(__fadd_rn(__uint_as_float(magnitude), 0x1p14f)) - __float_as_uint(0x1p14f);
-  const std::uint32_t usual = (magnitude + 0x7ffffu + (magnitude >> 20 & 1u) - ((127u - 7u) << 23)) >> 20;
-  return static_cast<std::uint8_t>(sign | (magnitude < kNormal ? small : usual));
 }
 
 // One block per row.

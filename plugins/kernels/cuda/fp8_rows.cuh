@@ -1,4 +1,5 @@
-// fp8_rows.cuh: E4M3 weights as the operands of tensor cores, and rows of x as the copy engine takes them.
+// plugins/kernels/cuda/fp8_rows.cuh: E4M3 numbers as the operands of tensor cores, rounding to them, and rows of x as
+// the copy engine takes them.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +17,17 @@ __device__ __forceinline__ void widen_fp8(std::uint32_t word, std::uint32_t& fir
   const std::uint32_t b = (word << 8 & kSigns) | (word << 4 & kMagnitudes);
   asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(first) : "r"(a), "r"(kFactors));
   asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(second) : "r"(b), "r"(kFactors));
+}
+
+// Nearest, ties to even. REQUIRES: |x| < 464.
+__device__ __forceinline__ std::uint8_t to_e4m3(float x) {
+  const std::uint32_t u = __float_as_uint(x), sign = u >> 24 & 0x80u, magnitude = u & 0x7fffffffu;
+  constexpr std::uint32_t kNormal = (127 - 6) << 23;
+  // Below 2^-6 neighbours are 2^-9 apart: adding 2^14 rounds to them.
+  const std::uint32_t small =
+      __float_as_uint(__fadd_rn(__uint_as_float(magnitude), 0x1p14f)) - __float_as_uint(0x1p14f);
+  const std::uint32_t usual = (magnitude + 0x7ffffu + (magnitude >> 20 & 1u) - ((127u - 7u) << 23)) >> 20;
+  return static_cast<std::uint8_t>(sign | (magnitude < kNormal ? small : usual));
 }
 
 constexpr int kFp8Swizzled = 64;  // elements of x along K that are swizzled together, as in linear_stream.cuh

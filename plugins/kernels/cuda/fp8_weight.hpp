@@ -1,5 +1,5 @@
-// fp8_weight.hpp: the order of E4M3 weights on the GPU, and the arguments of a product with them. Class cuda-fp8/1
-// (docs/numerics.md, "Linear with FP8 weights").
+// plugins/kernels/cuda/fp8_weight.hpp: the order of E4M3 weights on the GPU, and the arguments of a product with them.
+// Class cuda-fp8/1 (docs/numerics.md, "Linear with FP8 weights").
 //
 // A panel is 8 rows of w (columns of y), a chunk 128 columns of a panel. The chunks of a panel are contiguous:
 //   values  [2][32 lanes][16]   each half is four steps of 16 columns; word i of lane 4 g + t has row g of step i,

@@ -53,13 +53,14 @@ struct IntRowScale {
   float scale, inverse;  // inverse 0: all q are 0
 };
 
-__device__ __forceinline__ IntRowScale scale_of(std::uint32_t largest) {
-  // 2^-119: below it, scales would be denormals.
-  constexpr std::uint32_t kInfinity = 0x7f80u, kSmallest = (127u - 119u) << 7;
+__device__ __forceinline__ IntRowScale scale_of(std::uint32_t largest, float most_steps = 127.0f) {
+  // 2^-119 (for 127 steps), 2^-117 (for 448): below it, scales would be denormals.
+  constexpr std::uint32_t kInfinity = 0x7f80u;
+  const std::uint32_t smallest = (most_steps > 128.0f ? 127u - 117u : 127u - 119u) << 7;
   if (largest >= kInfinity) return {__uint_as_float(0x7fc00000u), 0.0f};
-  if (largest < kSmallest) return {0.0f, 0.0f};
+  if (largest < smallest) return {0.0f, 0.0f};
   const float a = from_bf16(static_cast<Bf16>(largest));
-  return {__fdiv_rn(a, 127.0f), __fdiv_rn(127.0f, a)};
+  return {__fdiv_rn(a, most_steps), __fdiv_rn(most_steps, a)};
 }
 
 // Quantises eight elements, one byte each.

@@ -1,5 +1,5 @@
-// linear_fp8_stream.hpp: a product with E4M3 weights for up to 16 rows, on mma.sync: loads weights while the preceding
-// kernel still runs.
+// plugins/kernels/cuda/linear_fp8_stream.hpp: a product with E4M3 weights for up to 16 rows, on mma.sync: loads weights
+// while the preceding kernel still runs.
 //   y[m,n] = round(sum_g d[m,n,g] * scale[n,g] (+ bias[n]))       docs/numerics.md, "Linear with FP8 weights"
 // Shapes: LinearFp8Args, m up to kMostFp8StreamRows, any k.
 // Order: d from 0, steps of sixteen k; groups ascending, fma with the scale, by one thread for each element of y.

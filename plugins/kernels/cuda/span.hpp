@@ -18,7 +18,8 @@
 // There ldmatrix reads it without bank conflicts, and wgmma reads it as a swizzle of 2 C bytes, K by rows and V by
 // columns. V in the cache is always finite (docs/numerics.md, "What is written"), and memory starts as zeros. A piece
 // may therefore hold tokens that a row does not see, of this sequence or of an earlier one: with P = 0 they add zeros.
-// In an int8 cache, each piece is replaced by 16 tokens of head_dim bytes, followed by a scale (f32) for each token.
+// In a cache in int8 or E4M3, each piece is replaced by 16 tokens of head_dim bytes, followed by a scale (f32) for each
+// token.
 //
 // Cost: decode is memory bound and reads each key and value once per tile; prefill is compute bound.
 // Launches on `stream`, never waits.
@@ -60,7 +61,11 @@ constexpr std::int32_t span_decode_blocks_per_sm(std::int32_t head_dim) {
 
 using Bf16Bits = std::uint16_t;
 
-enum class SpanCache { kBf16, kInt8 };
+enum class SpanCache { kBf16, kInt8, kFp8 };
+// Whether the cache has a byte for each number, and scales.
+constexpr bool in_bytes(SpanCache cache) {
+  return cache != SpanCache::kBf16;
+}
 
 struct SpanLayout {
   std::int32_t num_layers, num_kv_heads, head_dim, block_size;
@@ -77,10 +82,10 @@ SpanLayout make_span_layout(std::int32_t num_layers, std::int32_t num_kv_heads, 
 // K (or V) of 16 tokens of one KV head in the cache, in units of 2 bytes.
 template <int kHeadDim, SpanCache kCache>
 struct CacheChunk {
-  static constexpr std::int32_t kElements = kCache == SpanCache::kInt8 ? 8 * kHeadDim + 32 : kKeyChunk * kHeadDim;
+  static constexpr std::int32_t kElements = in_bytes(kCache) ? 8 * kHeadDim + 32 : kKeyChunk * kHeadDim;
   // From the block's first token to `token`, a multiple of 16. With block_size as `token`: to the first token's V.
   static constexpr std::int32_t offset(std::int32_t token) {
-    return kCache == SpanCache::kInt8 ? token / kKeyChunk * kElements : token * kHeadDim;
+    return in_bytes(kCache) ? token / kKeyChunk * kElements : token * kHeadDim;
   }
 };
 

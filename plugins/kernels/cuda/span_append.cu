@@ -3,6 +3,7 @@
 // eight neighbouring elements. The size of a group is a power of two, so for some head sizes its last lanes have no
 // elements.
 #include "kernels/cuda/bf16.cuh"
+#include "kernels/cuda/fp8_rows.cuh"
 #include "kernels/cuda/int_rows.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/span.hpp"
@@ -156,19 +157,34 @@ __device__ __forceinline__ void rotate(const SpanAppend& a, int position, int la
   }
 }
 
-// Writes K or V of a token to an int8 cache. Each lane of the group writes eight bytes, and its first lane writes the
-// scale. All lanes of the warp call this: they exchange the largest absolute value.
-template <int kHeadDim>
-__device__ __forceinline__ void write_int8(const uint4& x, int lane, bool writes, Bf16Bits* chunk, int token) {
+// Rounds eight elements to E4M3, one byte each.
+__device__ __forceinline__ uint2 rounded_to_fp8(const uint4& x, float inverse) {
+  if (inverse == 0.0f) return {0u, 0u};  // infinity times 0 would not be 0
+  const std::uint32_t words[4] = {x.x, x.y, x.z, x.w};
+  std::uint32_t pairs[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const std::uint32_t low = to_e4m3(__fmul_rn(__uint_as_float(words[i] << 16), inverse));
+    pairs[i] = low | to_e4m3(__fmul_rn(__uint_as_float(words[i] & 0xffff0000u), inverse)) << 8;
+  }
+  return {pairs[0] | pairs[1] << 16, pairs[2] | pairs[3] << 16};
+}
+
+// Writes K or V of a token to a cache in bytes. Each lane of the group writes eight bytes, and its first lane writes
+// the scale. All lanes of the warp call this: they exchange the largest absolute value.
+template <int kHeadDim, SpanCache kCache>
+__device__ __forceinline__ void write_bytes(const uint4& x, int lane, bool writes, Bf16Bits* chunk, int token) {
   std::uint32_t largest = largest_of(x);
 #pragma unroll
   for (int distance = kGroupLanes<kHeadDim> / 2; distance > 0; distance /= 2) {
     largest = max(largest, __shfl_xor_sync(kWarp, largest, distance));
   }
   if (!writes) return;
-  const IntRowScale scale = scale_of(largest);
+  constexpr bool kFp8 = kCache == SpanCache::kFp8;
+  const IntRowScale scale = scale_of(largest, kFp8 ? 448.0f : 127.0f);
   char* const bytes = reinterpret_cast<char*>(chunk);
-  *reinterpret_cast<uint2*>(bytes + token * kHeadDim + lane * kVector) = quantised(x, scale.inverse);
+  *reinterpret_cast<uint2*>(bytes + token * kHeadDim + lane * kVector) =
+      kFp8 ? rounded_to_fp8(x, scale.inverse) : quantised(x, scale.inverse);
   if (lane == 0) reinterpret_cast<float*>(bytes + kKeyChunk * kHeadDim)[token] = scale.scale;
 }
 
@@ -235,11 +251,12 @@ __global__ void __launch_bounds__(kThreads) append_kernel(const __grid_constant_
   const int in_block = static_cast<int>(slot & (a.layout.block_size - 1));
   Bf16Bits* const to = a.kv + block * static_cast<std::int64_t>(a.layout.block_elements) +
                        head * static_cast<std::int64_t>(a.layout.head_elements);
-  if constexpr (kCache == SpanCache::kInt8) {
+  if constexpr (in_bytes(kCache)) {
     if (!has_elements) result = {};  // these lanes must not influence the scale
     Bf16Bits* const chunk = to + Chunk::offset(in_block / kKeyChunk * kKeyChunk);
-    write_int8<kHeadDim>(result, lane, is_written, chunk, in_block % kKeyChunk);
-    write_int8<kHeadDim>(value, lane, is_written, chunk + Chunk::offset(a.layout.block_size), in_block % kKeyChunk);
+    write_bytes<kHeadDim, kCache>(result, lane, is_written, chunk, in_block % kKeyChunk);
+    write_bytes<kHeadDim, kCache>(value, lane, is_written, chunk + Chunk::offset(a.layout.block_size),
+                                  in_block % kKeyChunk);
   } else if (is_written) {
     Bf16Bits* const at = to + span_offset(kHeadDim, in_block, lane * kVector);
     *reinterpret_cast<uint4*>(at) = result;

@@ -25,8 +25,8 @@ constexpr int kManyRegisters = 200, kFewRegisters = 56;
 template <int kHeadDim, SpanCache kCache>
 struct Shape {
   using Ring = DecodeRing<kHeadDim, kCache>;
-  using Stage = DecodeStageShape<kHeadDim>;  // of an int8 cache
-  static constexpr bool kStages = kCache == SpanCache::kInt8;
+  using Stage = DecodeStageShape<kHeadDim>;  // of a cache in bytes
+  static constexpr bool kStages = in_bytes(kCache);
   static constexpr int kStage = std::max(SharedShape<kHeadDim, kCache>::kBytes, OwnShape<kHeadDim, kCache>::kBytes);
   static constexpr int kBarriers = kStage + (kStages ? Stage::kBytes : 0);
   static constexpr int kStageBarriers = kBarriers + Ring::Shape::kBarrierBytes;
@@ -36,12 +36,11 @@ struct Shape {
   static_assert(kBlocksPerSm * (kBytes + 1024) <= 228 << 10, "what a multiprocessor has, 1 KiB of each block its own");
 };
 
-// Runs in the warps that convert an int8 cache to bf16. Another warp loads it.
-template <int kHeadDim>
-__device__ __forceinline__ void convert_all(std::uint32_t memory, bool shares,
-                                            DecodeRing<kHeadDim, SpanCache::kInt8>& ring) {
-  using ItsShape = Shape<kHeadDim, SpanCache::kInt8>;
-  Converter<kHeadDim, typename ItsShape::Stage, typename ItsShape::Ring> converter(
+// Runs in the warps that convert a cache in bytes to bf16. Another warp loads it.
+template <int kHeadDim, SpanCache kCache>
+__device__ __forceinline__ void convert_all(std::uint32_t memory, bool shares, DecodeRing<kHeadDim, kCache>& ring) {
+  using ItsShape = Shape<kHeadDim, kCache>;
+  Converter<kHeadDim, kCache, typename ItsShape::Stage, typename ItsShape::Ring> converter(
       memory + ItsShape::kStage, memory + ItsShape::kStageBarriers, ring,
       static_cast<int>(threadIdx.x) - (kDecodeWarps + 1) * 32);
   if (shares) {
@@ -103,7 +102,7 @@ __global__ void __launch_bounds__(kThreads, Shape<kHeadDim, kCache>::kBlocksPerS
     } else {
       wait_for_kernel_before();
       if constexpr (ItsShape::kStages) {
-        convert_all<kHeadDim>(at, shared != shared_end, ring);
+        convert_all<kHeadDim, kCache>(at, shared != shared_end, ring);
       } else if (shared != shared_end) {
         sync_all();
       }

@@ -33,8 +33,9 @@ auto with_head_dim(std::int32_t head_dim, const F& f) {
 template <typename F>
 auto with_head_dim(std::int32_t head_dim, SpanCache cache, const F& f) {
   return with_head_dim(head_dim, [&](auto d) {
-    return cache == SpanCache::kInt8 ? f(d, std::integral_constant<SpanCache, SpanCache::kInt8>{})
-                                     : f(d, std::integral_constant<SpanCache, SpanCache::kBf16>{});
+    return cache == SpanCache::kInt8  ? f(d, std::integral_constant<SpanCache, SpanCache::kInt8>{})
+           : cache == SpanCache::kFp8 ? f(d, std::integral_constant<SpanCache, SpanCache::kFp8>{})
+                                      : f(d, std::integral_constant<SpanCache, SpanCache::kBf16>{});
   });
 }
 

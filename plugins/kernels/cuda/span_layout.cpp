@@ -13,7 +13,7 @@ SpanLayout make_span_layout(std::int32_t num_layers, std::int32_t num_kv_heads, 
   layout.block_size = block_size;
   layout.cache = cache;
   while (1 << layout.block_shift < block_size) ++layout.block_shift;
-  const auto chunk = static_cast<std::size_t>(cache == SpanCache::kInt8 ? 8 * head_dim + 32 : kKeyChunk * head_dim);
+  const auto chunk = static_cast<std::size_t>(in_bytes(cache) ? 8 * head_dim + 32 : kKeyChunk * head_dim);
   layout.head_elements = 2 * chunk * static_cast<std::size_t>(block_size / kKeyChunk);
   layout.layer_elements = layout.head_elements * static_cast<std::size_t>(num_kv_heads);
   layout.block_elements = layout.layer_elements * static_cast<std::size_t>(num_layers);

@@ -20,7 +20,7 @@ struct OwnShape {
   static constexpr int kColumnsBytes = kSpan * 16;  // P of 8 rows, [key][row]
   static constexpr int kQueries = DecodeRing<kHeadDim, kCache>::Shape::kBytes;
   static constexpr int kTiles = 2;  // q of this run and of the next run
-  static constexpr int kAheadSlots = kCache == SpanCache::kInt8 ? DecodeStageShape<kHeadDim>::kSlots : 0;
+  static constexpr int kAheadSlots = in_bytes(kCache) ? DecodeStageShape<kHeadDim>::kSlots : 0;
   static_assert(DecodeRing<kHeadDim, kCache>::Shape::kPlaces + kAheadSlots / 2 <= 2 * kTiles,
                 "q of a run is overwritten once the ring has left its K");
   static constexpr int kProbabilities = kQueries + kTiles * kTileBytes;

@@ -25,8 +25,8 @@ template <int kHeadDim, SpanCache kCache>
 struct Shape {
   // As many halves of spans, and tiles of q (the current and the next), as fit in shared memory.
   static constexpr int kPlaces = kHeadDim <= 128 ? 4 : kHeadDim <= 192 ? 3 : 2, kQueryTiles = kHeadDim <= 128 ? 2 : 1;
-  static constexpr bool kStages = kCache == SpanCache::kInt8;
-  using Stage = StageShape<kHeadDim, kHeadDim <= 128 ? 3 : 2>;  // of an int8 cache
+  static constexpr bool kStages = in_bytes(kCache);
+  using Stage = StageShape<kHeadDim, kHeadDim <= 128 ? 3 : 2>;  // of a cache in bytes
   using RingShape = span::RingShape<kHeadDim, kPlaces, kUsers, kStages ? kConverters : 1>;
   static constexpr int kQueries = RingShape::kBytes;
   static constexpr int kGroupQueryBytes = kWarpgroupRows * kHeadDim * 2;
@@ -42,9 +42,8 @@ struct Shape {
 template <int kHeadDim, SpanCache kCache>
 using PrefillRing = Ring<kHeadDim, typename Shape<kHeadDim, kCache>::RingShape>;
 template <int kHeadDim, SpanCache kCache>
-using PrefillSource =
-    std::conditional_t<kCache == SpanCache::kInt8, Stage<kHeadDim, typename Shape<kHeadDim, kCache>::Stage>,
-                       PrefillRing<kHeadDim, kCache>>;
+using PrefillSource = std::conditional_t<in_bytes(kCache), Stage<kHeadDim, typename Shape<kHeadDim, kCache>::Stage>,
+                                         PrefillRing<kHeadDim, kCache>>;
 
 __device__ __forceinline__ int last_position(const SpanRun& run) {
   return run.position + run.num_tokens - 1;
@@ -172,7 +171,7 @@ __device__ __forceinline__ void prepare_tiles(const SpanArgs& args, const SpanRu
   };
   if constexpr (ItsShape::kStages) {
     static_assert(kQueryThreads == kConverters);
-    Converter<kHeadDim, typename ItsShape::Stage, PrefillRing<kHeadDim, kCache>> converter(
+    Converter<kHeadDim, kCache, typename ItsShape::Stage, PrefillRing<kHeadDim, kCache>> converter(
         memory + ItsShape::kStage, memory + ItsShape::kStageBarriers, ring, thread);
 #pragma unroll 1
     for (int n = 0; run_of(n) < num_runs; ++n) {

@@ -97,11 +97,11 @@ constexpr int decode_slots(int head_dim) {
 template <int kHeadDim>
 using DecodeStageShape = StageShape<kHeadDim, decode_slots(kHeadDim)>;
 template <int kHeadDim, SpanCache kCache>
-using DecodeRing = Ring<kHeadDim, RingShape<kHeadDim, kCache == SpanCache::kInt8 ? 2 : decode_places(kHeadDim),
-                                            32 * kDecodeWarps, kCache == SpanCache::kInt8 ? kConverters : 1>>;
+using DecodeRing = Ring<kHeadDim, RingShape<kHeadDim, in_bytes(kCache) ? 2 : decode_places(kHeadDim), 32 * kDecodeWarps,
+                                            in_bytes(kCache) ? kConverters : 1>>;
 template <int kHeadDim, SpanCache kCache>
-using DecodeSource = std::conditional_t<kCache == SpanCache::kInt8, Stage<kHeadDim, DecodeStageShape<kHeadDim>>,
-                                        DecodeRing<kHeadDim, kCache>>;
+using DecodeSource =
+    std::conditional_t<in_bytes(kCache), Stage<kHeadDim, DecodeStageShape<kHeadDim>>, DecodeRing<kHeadDim, kCache>>;
 
 // In the decode kernel: synchronises the warps that use the ring.
 __device__ __forceinline__ void sync_users() {

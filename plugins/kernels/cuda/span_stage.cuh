@@ -1,8 +1,10 @@
-// plugins/kernels/cuda/span_stage.cuh: loads an int8 cache into the ring. One warp requests K8 and V8 with their scales
-// into slots of shared memory. Three other warps convert each slot to bf16 in a place of the ring (docs/numerics.md, "A
-// cache in int8 on CUDA"). The warps that use the ring need not know which cache it is.
+// plugins/kernels/cuda/span_stage.cuh: loads a cache in int8 or E4M3 into the ring. One warp requests K8 and V8 with
+// their scales into slots of shared memory. Three other warps convert each slot to bf16 in a place of the ring
+// (docs/numerics.md, "A cache in int8 on CUDA", "A cache in FP8"). The warps that use the ring need not know which
+// cache it is.
 #pragma once
 
+#include "kernels/cuda/fp8_rows.cuh"
 #include "kernels/cuda/span.hpp"
 #include "kernels/cuda/span_mma.cuh"
 #include "kernels/cuda/wgmma.cuh"
@@ -115,9 +117,16 @@ __device__ __forceinline__ uint4 load_unit_at(std::uint32_t address) {  // 16 by
   return r;
 }
 
-// Multiplies four signed bytes by a scale and rounds them to bf16. A byte plus 128 becomes the low bits of 2^23
-// exactly.
+// Multiplies four signed bytes, or E4M3 numbers, by a scale and rounds them to bf16. A byte plus 128 becomes the low
+// bits of 2^23 exactly.
+template <SpanCache kCache>
 __device__ __forceinline__ uint2 widened(std::uint32_t bytes, float scale) {
+  if constexpr (kCache == SpanCache::kFp8) {
+    std::uint32_t odd, even;
+    widen_fp8(bytes, odd, even);
+    const auto times = [&](std::uint32_t bits) { return __fmul_rn(__uint_as_float(bits), scale); };
+    return {pack(times(even << 16), times(odd << 16)), pack(times(even & 0xffff0000u), times(odd & 0xffff0000u))};
+  }
   constexpr std::uint32_t kTwo23 = 0x4b000000u;
   constexpr float kOffset = 8388608.0f + 128.0f;
   const std::uint32_t biased = bytes ^ 0x80808080u;
@@ -132,7 +141,7 @@ __device__ __forceinline__ uint2 widened(std::uint32_t bytes, float scale) {
 
 // The side of the warps that convert. `thread`: 0 .. kConverters - 1. One per thread of these warps; methods are called
 // by whole warps.
-template <int kHeadDim, typename Shape, typename ItsRing>
+template <int kHeadDim, SpanCache kCache, typename Shape, typename ItsRing>
 class Converter : public StageSlots<Shape> {
  public:
   __device__ Converter(std::uint32_t memory, std::uint32_t barriers, ItsRing& ring, int thread)
@@ -170,7 +179,8 @@ class Converter : public StageSlots<Shape> {
       const std::uint32_t from = this->slot() + chunk * Shape::kChunkBytes;
       const uint4 q = load_unit_at(from + at * 16);
       const float scale = __uint_as_float(load_word_at(from + 16 * kHeadDim + row * 4));
-      const uint2 x = widened(q.x, scale), y = widened(q.y, scale), z = widened(q.z, scale), w = widened(q.w, scale);
+      const uint2 x = widened<kCache>(q.x, scale), y = widened<kCache>(q.y, scale), z = widened<kCache>(q.z, scale),
+                  w = widened<kCache>(q.w, scale);
       const std::uint32_t to = ring_.half() + (first + chunk) * Piece<kHeadDim>::kBytes;
       put_unit_at(to + span_offset(kHeadDim, row, unit * 16) * 2, uint4{x.x, x.y, y.x, y.y});
       put_unit_at(to + span_offset(kHeadDim, row, unit * 16 + 8) * 2, uint4{z.x, z.y, w.x, w.y});

@@ -33,12 +33,13 @@ TEST(Description, KvCacheHasDefaultsAndNamesWhatIsWrong) {
   EXPECT_EQ(defaults.dtype, KvDtype::kAuto);
   EXPECT_TRUE(defaults.prefix_cache);
   EXPECT_EQ(parse_kv_cache({{"dtype", "int8"}}).dtype, KvDtype::kInt8);
+  EXPECT_EQ(parse_kv_cache({{"dtype", "fp8"}}).dtype, KvDtype::kFp8);
   EXPECT_THAT(error_of([] {
                 parse_kv_cache({{"memry", 1}});
               }),
               HasSubstr("unknown option 'memry' of kv_cache; did you mean 'memory'?"));
   EXPECT_THAT(error_of([] { parse_kv_cache({{"memory", "lots"}}); }), HasSubstr("\"lots\""));
-  EXPECT_THAT(error_of([] { parse_kv_cache({{"dtype", "fp8"}}); }), HasSubstr("one of \"auto\", \"bf16\""));
+  EXPECT_THAT(error_of([] { parse_kv_cache({{"dtype", "fp4"}}); }), HasSubstr("one of \"auto\", \"bf16\""));
 }
 
 TEST(Description, RejectionImpliesFixedLengths) {

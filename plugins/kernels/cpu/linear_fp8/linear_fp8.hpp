@@ -1,4 +1,4 @@
-// linear_fp8.hpp: y = x w^T + bias with E4M3 weights, numerics class cpu-fp8/1.
+// plugins/kernels/cpu/linear_fp8/linear_fp8.hpp: y = x w^T + bias with E4M3 weights, numerics class cpu-fp8/1.
 //
 //   x     bf16 or f32 [M, K], rows x_stride elements apart
 //   w     E4M3 [N, K], packed as 8-bit values are (linear_int/pack.hpp), and scales f32 [ceil(N/16)][groups][16]

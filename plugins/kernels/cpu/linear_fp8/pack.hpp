@@ -1,5 +1,5 @@
-// linear_fp8/pack.hpp: rounds float weights to E4M3. linear_int/pack.hpp packs them: as values of 8 bits.
-// Oracle: reference/linear_fp8.hpp, bitwise.
+// plugins/kernels/cpu/linear_fp8/pack.hpp: rounds float weights to E4M3. linear_int/pack.hpp packs them: as values of 8
+// bits. Oracle: reference/linear_fp8.hpp, bitwise.
 #pragma once
 
 #include "kernels/cpu/types.hpp"

@@ -1,5 +1,5 @@
-// plugins/kernels/cpu/linear_int/scale.hpp: the scale that turns a run of numbers into int8 (docs/numerics.md,
-// "Quantised linear", Activations). Used for rows of activations, and for heads of K and V in an int8 cache.
+// plugins/kernels/cpu/linear_int/scale.hpp: the scale that turns a run of numbers into int8 or E4M3 (docs/numerics.md,
+// "Quantised linear", Activations). Used for rows of activations, and for heads of K and V in a cache in bytes.
 #pragma once
 
 #include "kernels/cpu/vec/io.hpp"
@@ -31,21 +31,23 @@ MORTISE_INLINE std::int32_t largest_magnitude(const X* x, std::size_t count) {
 }
 
 struct IntScale {
-  float scale, inverse;  // inverse 0: all int8 values are 0
+  float scale, inverse;  // inverse 0: all values are 0
 };
 
-// Avoids denormals: neither an operand nor a result is one.
-MORTISE_INLINE IntScale int_scale(std::int32_t largest) {
-  constexpr std::int32_t kInfinity = 0x7f800000, kNan = 0x7fc00000, kSmallest = (127 - 119) << 23;  // 2^-119
+// `most_steps`: what the largest number becomes, 127 for int8 and 448 for E4M3. Smaller numbers than 2^-119 for int8
+// and 2^-117 for E4M3 become zeros, so that neither an operand nor a result is a denormal.
+MORTISE_INLINE IntScale int_scale(std::int32_t largest, float most_steps = 127.0f) {
+  constexpr std::int32_t kInfinity = 0x7f800000, kNan = 0x7fc00000;
+  const std::int32_t smallest = (most_steps > 128.0f ? 127 - 117 : 127 - 119) << 23;
   if (largest >= kInfinity) {
     float nan;
     std::memcpy(&nan, &kNan, sizeof nan);
     return {nan, 0.0f};
   }
-  if (largest < kSmallest) return {0.0f, 0.0f};
+  if (largest < smallest) return {0.0f, 0.0f};
   float most;
   std::memcpy(&most, &largest, sizeof most);
-  return {most / 127.0f, 127.0f / most};
+  return {most / most_steps, most_steps / most};
 }
 
 }  // namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE

@@ -1,6 +1,6 @@
 // The two products of a span on AMX, for class cpu-bf16/1. In a bf16 cache a group of K is loaded as a B tile in place.
 // So is a tile of V, if its 32 tokens are contiguous. With blocks of 16 tokens V is copied to one tile, because two
-// tiles of half the depth would give other bits. int8 groups and tiles are converted to bf16 in scratch.
+// tiles of half the depth would give other bits. groups and tiles of bytes are converted to bf16 in scratch.
 #include "kernels/cpu/span/dot.hpp"
 #include "kernels/cpu/span/tile_softmax.hpp"
 #if defined(MORTISE_EMULATED_TILES)  // tests run the blocking on machines without AMX
@@ -120,9 +120,10 @@ MORTISE_INLINE void multiply_step(const TileProduct& p, std::size_t num_rows, st
   }
 }
 
-// One row of a tile from int8: sixteen elements each of two neighbours along the depth. Integers up to 128 are exact in
-// bf16, so the lower half of their f32 is zero.
-MORTISE_INLINE void put_pairs(const std::int8_t* even, const std::int8_t* odd, Bf16* row) {
+// One row of a tile from int8 or E4M3: sixteen elements each of two neighbours along the depth. Integers up to 128 and
+// E4M3 are exact in bf16, so the lower half of their f32 is zero.
+template <class E>
+MORTISE_INLINE void put_pairs(const E* even, const E* odd, Bf16* row) {
   store(reinterpret_cast<std::int32_t*>(row), shift_right<16>(bits(read(even))) | bits(read(odd)));
 }
 
@@ -130,7 +131,8 @@ MORTISE_INLINE void put_pairs(const std::int8_t* even, const std::int8_t* odd, B
 const char* key_tiles(const Bf16* group, std::size_t, Bf16*) {
   return reinterpret_cast<const char*>(group);
 }
-const char* key_tiles(const std::int8_t* group, std::size_t depth, Bf16* room) {
+template <class E>
+const char* key_tiles(const E* group, std::size_t depth, Bf16* room) {
   for (std::size_t at = 0; at < depth * kLanes; at += 2 * kLanes) put_pairs(group + at, group + at + kLanes, room + at);
   return reinterpret_cast<const char*>(room);
 }
@@ -143,10 +145,11 @@ const char* value_tile(const Bf16* const (&half)[2], std::size_t width, Bf16* ro
   std::memcpy(room + size, half[1], size * sizeof(Bf16));
   return reinterpret_cast<const char*>(room);
 }
-const char* value_tile(const std::int8_t* const (&half)[2], std::size_t width, Bf16* room) {
+template <class E>
+const char* value_tile(const E* const (&half)[2], std::size_t width, Bf16* room) {
   Bf16* to = room;
-  for (const std::int8_t* group : half) {
-    for (const std::int8_t* row = group; row < group + kKeyGroup * width; row += 2 * width, to += 2 * width) {
+  for (const E* group : half) {
+    for (const E* row = group; row < group + kKeyGroup * width; row += 2 * width, to += 2 * width) {
       for (std::size_t d = 0; d < width; d += kLanes) put_pairs(row + d, row + width + d, to + 2 * d);
     }
   }
@@ -312,6 +315,13 @@ constinit const SpanKernels kSpanBf16Int8Kernels = {
     .attend = attend_with<std::int8_t>,
     .fold = fold_with<std::int8_t>,
     .partial = write_partials_with<std::int8_t>,
+};
+
+extern const SpanKernels kSpanBf16Fp8Kernels;
+constinit const SpanKernels kSpanBf16Fp8Kernels = {
+    .attend = attend_with<Fp8>,
+    .fold = fold_with<Fp8>,
+    .partial = write_partials_with<Fp8>,
 };
 
 }  // namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE

@@ -32,4 +32,18 @@ constinit const SpanKernels kSpanF32Int8Kernels = {
     .partial = write_partials<float, VecProducts<float, std::int8_t>>,
 };
 
+extern const SpanKernels kSpanBf16Fp8Kernels;
+constinit const SpanKernels kSpanBf16Fp8Kernels = {
+    .attend = attend<Bf16, VecProducts<Bf16, Fp8>>,
+    .fold = fold<Bf16, VecProducts<Bf16, Fp8>>,
+    .partial = write_partials<Bf16, VecProducts<Bf16, Fp8>>,
+};
+
+extern const SpanKernels kSpanF32Fp8Kernels;
+constinit const SpanKernels kSpanF32Fp8Kernels = {
+    .attend = attend<float, VecProducts<float, Fp8>>,
+    .fold = fold<float, VecProducts<float, Fp8>>,
+    .partial = write_partials<float, VecProducts<float, Fp8>>,
+};
+
 }  // namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE

@@ -14,11 +14,11 @@
 //                               or [key_depth][16 tokens]          f32
 //   V  [block_size / 2][value_width][2]                            bf16: pairs of tokens
 //   or [block_size][value_width]                                   f32
-// and in int8, for models of either type, with the f32 scales of each token behind K and V:
+// and in int8 or E4M3, for models of either type, with the f32 scales of each token behind K and V:
 //   K  [block_size / 16] groups of [key_depth][16 tokens], V [block_size][value_width], scales of K and of V
 //   [block_size]
 // Blocks are contiguous, each [layer][KV head], so a block is copied with one memcpy. Both products read rows of 64
-// bytes, which AMX loads in place (int8 is converted first). V in the cache is always finite (docs/numerics.md, "What
+// bytes, which AMX loads in place (bytes are converted first). V in the cache is always finite (docs/numerics.md, "What
 // is written"), and memory starts as zeros. A tile may therefore hold tokens that a row does not see, of this sequence
 // or of an earlier one: with P = 0 they add zeros.
 //
@@ -39,14 +39,14 @@ constexpr std::int32_t kUnitRows = 128;  // the most rows times heads of a unit;
 constexpr std::int32_t kMaxHeadDim = 256;
 
 struct KvLayout {
-  std::int32_t element_bytes;  // 1: int8, 2: bf16, 4: f32
+  std::int32_t element_bytes;  // 1: int8 or E4M3, 2: bf16, 4: f32
   std::int32_t num_layers, num_kv_heads, head_dim, block_size;
-  std::int32_t key_depth;    // head_dim, rounded up to 32 for bf16 and int8
+  std::int32_t key_depth;    // head_dim, rounded up to 32 but for f32
   std::int32_t value_width;  // head_dim, rounded up to 16
   std::int32_t group_shift;  // log2 of the groups in a block
   // In elements.
   std::size_t value_offset;                          // from a head's K to its V
-  std::size_t key_scale_offset, value_scale_offset;  // from a head's K to its scales; for int8 only
+  std::size_t key_scale_offset, value_scale_offset;  // from a head's K to its scales; for int8 and E4M3
   std::size_t head_elements, layer_elements, block_elements;
 };
 
@@ -106,9 +106,9 @@ struct alignas(64) SpanScratch {
   float tile[32 * kMaxHeadDim];                        // a widened tile of K or V
   float span[2 * kSpanRows + kSpanRows * kMaxHeadDim];
   float total[kUnitRows * 2 * kSpanRows + kUnitRows * kMaxHeadDim];  // enough for parts of a single row
-  // On AMX: tiles that must be contiguous, and int8 converted to bf16.
+  // On AMX: tiles that must be contiguous, and bytes converted to bf16.
   std::uint16_t keys[kSpan * kMaxHeadDim], values[kSpan * kMaxHeadDim];
-  float key_scales[kSpan], value_scales[kSpan];  // for an int8 cache
+  float key_scales[kSpan], value_scales[kSpan];  // for a cache in int8 or E4M3
 };
 
 // Writes K and V of rows to their slots (slot = block * block_size + offset).
@@ -123,7 +123,7 @@ struct KvWrite {
   const KvLayout* layout;
 };
 
-// One table for each type of the model (bf16 or f32) and of the cache (the model's type or int8).
+// One table for each type of the model (bf16 or f32) and of the cache (the model's type, int8 or E4M3).
 struct SpanKernels {
   // Merges the prior partials and all spans in [first_span, end_span), which may be none, from left to right, and
   // writes `out`. REQUIRES: the rows see no other span.
@@ -141,6 +141,8 @@ struct KvWriteKernels {
   // Quantises k and v of that type, each head of a token with its own scale.
   void (*bf16_int8)(const KvWrite& write);
   void (*f32_int8)(const KvWrite& write);
+  void (*bf16_fp8)(const KvWrite& write);
+  void (*f32_fp8)(const KvWrite& write);
 };
 
 }  // namespace mortise::cpu

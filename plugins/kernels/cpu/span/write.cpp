@@ -1,5 +1,7 @@
 // Writes K and V to the cache in the layout of span.hpp. A token whose V is not finite is stored as K of NaN and V of
 // zeros, so V in the cache is always finite (docs/numerics.md, "What is written").
+#include <type_traits>
+
 #include "kernels/cpu/linear_int/scale.hpp"
 #include "kernels/cpu/span/span.hpp"
 
@@ -15,7 +17,7 @@ template <class T>
 struct Slot {
   T *keys, *values;  // the token's first element of K; the token's row of V (bf16: the row of its pair)
   bool odd;
-  float *key_scale, *value_scale;  // for int8
+  float *key_scale, *value_scale;  // for int8 and E4M3
 };
 
 template <class T>
@@ -222,23 +224,32 @@ void write_head(const KvWrite& write, std::size_t head, const float* k, const fl
   }
 }
 
-// Quantises a head to int8 and pads it to a multiple of sixteen. Returns the scale.
-template <class T>
-float quantise(const T* x, std::size_t head_dim, std::int8_t* q) {
-  const IntScale scale = int_scale(largest_magnitude(x, head_dim));
+// Narrows numbers that were multiplied by the inverse of a scale.
+MORTISE_INLINE void narrow(std::int8_t* q, F32x16 steps) {
+  store_i8(q, to_int(steps));
+}
+MORTISE_INLINE void narrow(Fp8* q, F32x16 steps) {
+  // store_i8 takes lanes of -128 .. 127.
+  store_i8(reinterpret_cast<std::int8_t*>(q), shift_right_signed<24>(shift_left<24>(round_fp8(steps))));
+}
+
+// Quantises a head to int8 or E4M3 and pads it to a multiple of sixteen. Returns the scale.
+template <class T, class E>
+float quantise(const T* x, std::size_t head_dim, E* q) {
+  constexpr float kMostSteps = std::is_same_v<E, Fp8> ? 448 : 127;
+  const IntScale scale = int_scale(largest_magnitude(x, head_dim), kMostSteps);
   for (std::size_t d = 0; d < head_dim; d += kLanes) {
     // Not x * 0: x may hold a NaN.
     const bool any = scale.inverse != 0.0f;
     const F32x16 steps = any ? read_tail(x + d, lanes_left(head_dim - d)) * broadcast(scale.inverse) : zero();
-    store_i8(q + d, to_int(steps));
+    narrow(q + d, steps);
   }
   return scale.scale;
 }
 
-using Int8Head = std::int8_t[kMaxHeadDim];
-
 // Four consecutive tokens, one word per element instead of four bytes. `keys` is the slot of the first token.
-void write_four_keys(const Int8Head (&q)[4], std::size_t head_dim, std::int8_t* keys) {
+template <class E>
+void write_four_keys(const E (&q)[4][kMaxHeadDim], std::size_t head_dim, E* keys) {
   const auto lanes_of = [&](std::size_t token, std::size_t d) {
     return load_u8(reinterpret_cast<const std::uint8_t*>(q[token] + d));
   };
@@ -252,12 +263,12 @@ void write_four_keys(const Int8Head (&q)[4], std::size_t head_dim, std::int8_t* 
   }
 }
 
-template <class T>
-void write_head_int8(const KvWrite& write, std::size_t head, const T* k, const T* v) {
+template <class E, class T>
+void write_head_bytes(const KvWrite& write, std::size_t head, const T* k, const T* v) {
   const std::size_t head_dim = index(write.layout->head_dim), width = index(write.layout->value_width);
-  alignas(64) Int8Head q[4];
+  alignas(64) E q[4][kMaxHeadDim];
   for (std::int32_t r = 0; r < write.num_rows;) {
-    const Slot<std::int8_t> slot = slot_of<std::int8_t>(write, write.slots[r], head);
+    const Slot<E> slot = slot_of<E>(write, write.slots[r], head);
     const std::int32_t tokens = are_neighbours(write, r, 4) ? 4 : 1;
     Written<T> token[4];
     for (std::int32_t i = 0; i < tokens; ++i) {
@@ -273,11 +284,11 @@ void write_head_int8(const KvWrite& write, std::size_t head, const T* k, const T
   }
 }
 
-template <class T>
-void write_int8_rows(const KvWrite& write) {
+template <class E, class T>
+void write_byte_rows(const KvWrite& write) {
   for (std::int32_t h = 0; h < write.layout->num_kv_heads; ++h) {
-    write_head_int8(write, index(h), static_cast<const T*>(write.k) + h * write.k_head_stride,
-                    static_cast<const T*>(write.v) + h * write.v_head_stride);
+    write_head_bytes<E>(write, index(h), static_cast<const T*>(write.k) + h * write.k_head_stride,
+                        static_cast<const T*>(write.v) + h * write.v_head_stride);
   }
 }
 
@@ -295,8 +306,10 @@ extern const KvWriteKernels kKvWriteKernels;
 constinit const KvWriteKernels kKvWriteKernels = {
     .bf16 = write_rows<Bf16>,
     .f32 = write_rows<float>,
-    .bf16_int8 = write_int8_rows<Bf16>,
-    .f32_int8 = write_int8_rows<float>,
+    .bf16_int8 = write_byte_rows<std::int8_t, Bf16>,
+    .f32_int8 = write_byte_rows<std::int8_t, float>,
+    .bf16_fp8 = write_byte_rows<Fp8, Bf16>,
+    .f32_fp8 = write_byte_rows<Fp8, float>,
 };
 
 }  // namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE

@@ -2,6 +2,7 @@
 // over bf16 and f32. Stores write the canonical NaN, so every stored bit is specified.
 #pragma once
 
+#include "kernels/cpu/vec/fp8.hpp"
 #include "kernels/cpu/vec/vec.hpp"
 
 namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE {
@@ -14,6 +15,9 @@ MORTISE_INLINE F32x16 read(const float* p) {
 }
 MORTISE_INLINE F32x16 read(const std::int8_t* p) {
   return to_float(load_i8(p));
+}
+MORTISE_INLINE F32x16 read(const Fp8* p) {
+  return widen_fp8<0>(load_u8(reinterpret_cast<const std::uint8_t*>(p)));
 }
 MORTISE_INLINE F32x16 read_tail(const Bf16* p, std::size_t n) {
   return load_bf16_tail(p, n);

@@ -133,13 +133,20 @@ AbiConfig int8() {
   config.kv_dtype = MORTISE_I8;
   return config;
 }
+AbiConfig fp8() {
+  AbiConfig config = int8();
+  config.kv_dtype = MORTISE_F8_E4M3;
+  return config;
+}
 std::string model_name(const testing::TestParamInfo<AbiConfig>& info) {
   if (info.param.kv_dtype == MORTISE_I8) return "int8";
+  if (info.param.kv_dtype == MORTISE_F8_E4M3) return "fp8";
   if (info.param.num_heads == 4) return "heads" + std::to_string(info.param.head_dim);
   return info.param.num_heads == 20 ? "wide" : info.param.windows.empty() ? "plain" : "windows";
 }
 INSTANTIATE_TEST_SUITE_P(Models, CascadeCuda,
-                         testing::Values(plain(), windowed(), wide(), heads_of(96), heads_of(192), int8()), model_name);
+                         testing::Values(plain(), windowed(), wide(), heads_of(96), heads_of(192), int8(), fp8()),
+                         model_name);
 
 TEST(CascadeCudaComponent, SwapsWithPaged) {
   const mortise_component& component = *attention_component();

@@ -69,7 +69,9 @@ Config random_config(std::mt19937& rng, uint32_t seed) {
   Config config;
   config.seed = seed;
   config.dtype = pick(MORTISE_BF16, MORTISE_BF16, MORTISE_F32);
-  config.int8_cache = pick(0, 1) != 0;
+  const int cache = pick(0, 2);
+  config.int8_cache = cache == 1;
+  config.fp8_cache = cache == 2;
   config.num_kv_heads = pick(1, 2, 3);
   config.num_heads = config.num_kv_heads * pick(1, 3, 4, 8);
   config.head_dim = pick(8, 24, 48, 64, 80, 128);

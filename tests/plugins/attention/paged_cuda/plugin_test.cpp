@@ -181,13 +181,19 @@ AbiConfig int8() {
   config.head_dim = 128;
   return config;
 }
+AbiConfig fp8() {
+  AbiConfig config = int8();
+  config.kv_dtype = MORTISE_F8_E4M3;
+  return config;
+}
 std::string model_name(const testing::TestParamInfo<AbiConfig>& info) {
   if (info.param.kv_dtype == MORTISE_I8) return "int8";
+  if (info.param.kv_dtype == MORTISE_F8_E4M3) return "fp8";
   if (info.param.num_heads == 4) return "heads" + std::to_string(info.param.head_dim);
   return info.param.qk_norm ? "norms" : info.param.windows.empty() ? "plain" : "windows";
 }
 INSTANTIATE_TEST_SUITE_P(Models, PagedCuda,
-                         testing::Values(AbiConfig{}, windowed(), normed(), heads_of(80), heads_of(256), int8()),
+                         testing::Values(AbiConfig{}, windowed(), normed(), heads_of(80), heads_of(256), int8(), fp8()),
                          model_name);
 
 // ---- what is refused; no GPU needed ----
@@ -217,7 +223,7 @@ TEST(PagedCudaSupports, SaysWhatItDoesNotServe) {
   EXPECT_EQ(refusal("cuda", dims(), MORTISE_BF16, 16), "");
   EXPECT_THAT(refusal("cpu", dims(), MORTISE_BF16, 16), HasSubstr("serves the device cuda, not cpu"));
   EXPECT_EQ(refusal("cuda", dims(), MORTISE_I8, 16), "");
-  EXPECT_THAT(refusal("cuda", dims(), MORTISE_F32, 16), HasSubstr("use \"auto\", \"bf16\" or \"int8\""));
+  EXPECT_THAT(refusal("cuda", dims(), MORTISE_F32, 16), HasSubstr("use \"auto\", \"bf16\", \"int8\" or \"fp8\""));
   EXPECT_THAT(refusal("cuda", dims(), MORTISE_BF16, 24), HasSubstr("block_size 24 is none of 16, 32, 64, 128"));
   mortise_model_dims d = dims();
   d.head_dim = 48;

@@ -15,6 +15,7 @@
 
 #include "groups.hpp"
 #include "kernels/cpu/isa.hpp"
+#include "kernels/cpu/reference/linear_fp8.hpp"
 #include "kernels/cpu/reference/linear_int.hpp"
 #include "kernels/cpu/reference/norm.hpp"
 #include "kernels/cpu/reference/rope.hpp"
@@ -186,7 +187,7 @@ Attention::Attention(const Config& config)
   auto layout = sized<mortise_kv_layout>();
   check(table_->kv_layout(attention_, &dims_, config.kv_dtype(), config.block_size, &layout, &error), error);
   const auto num_blocks = static_cast<std::size_t>(config.num_blocks);
-  kv_.resize(layout.bytes_per_block * num_blocks + 256, config.int8_cache ? 0xff : 0);  // NaN where nobody wrote
+  kv_.resize(layout.bytes_per_block * num_blocks + 256, config.has_scales() ? 0xff : 0);  // NaN where nobody wrote
   auto bind = sized<mortise_attention_bind_args>();
   bind.dims = &dims_;
   bind.kv_dtype = config.kv_dtype();
@@ -425,8 +426,15 @@ std::vector<float> prepared(const Config& config, RowKey row, int32_t kind, int3
 
 // Appends a head of K or V to what its cache holds.
 void append_head(const Config& config, const float* head, std::vector<float>& numbers, std::vector<float>& scales) {
-  if (!config.int8_cache) {
+  if (!config.has_scales()) {
     numbers.insert(numbers.end(), head, head + config.head_dim);
+    return;
+  }
+  if (config.fp8_cache) {
+    const auto dim = static_cast<std::size_t>(config.head_dim);
+    const cpu::reference::Fp8Weight row = cpu::reference::quantise_fp8({head, head + dim}, 1, dim);
+    for (const std::uint8_t value : row.values) numbers.push_back(cpu::reference::from_e4m3(value));
+    scales.push_back(row.scales[0]);
     return;
   }
   const cpu::reference::IntRow row = cpu::reference::quantise_activations({head, head + config.head_dim});
@@ -463,12 +471,15 @@ void expect_rows(const Config& config, int32_t seq, int32_t length, const Rows& 
         const std::size_t kv = static_cast<std::size_t>(h / group), at = static_cast<std::size_t>(h * head_dim);
         cpu::reference::span_row(
             {sizeof(T) == 2, &q[at], k[kv].data(), v[kv].data(), head_dim, position, window(config, layer), scale,
-             config.int8_cache ? k_scales[kv].data() : nullptr, config.int8_cache ? v_scales[kv].data() : nullptr},
+             config.has_scales() ? k_scales[kv].data() : nullptr, config.has_scales() ? v_scales[kv].data() : nullptr},
             &expected[at]);
       }
       ASSERT_EQ(std::memcmp(expected.data(), found->second.data(), expected.size() * sizeof(float)), 0)
           << "sequence " << seq << ", position " << position << ", layer " << layer << ", " << config.isa << ", "
-          << config.num_threads << " threads, seed " << config.seed << (config.int8_cache ? ", int8 cache" : "");
+          << config.num_threads << " threads, seed " << config.seed
+          << (config.int8_cache  ? ", int8 cache"
+              : config.fp8_cache ? ", fp8 cache"
+                                 : "");
     }
   }
 }

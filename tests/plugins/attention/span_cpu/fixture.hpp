@@ -34,7 +34,8 @@ int64_t host_bytes();
 struct Config {
   const mortise_component* component = &span_cpu::kPaged;
   int32_t dtype = MORTISE_BF16;
-  bool int8_cache = false;  // else the cache has the model's type
+  // Else the cache has the model's type.
+  bool int8_cache = false, fp8_cache = false;
   int32_t num_layers = 1, num_heads = 4, num_kv_heads = 2, head_dim = 64;
   int32_t block_size = 16, num_blocks = 256;
   int32_t num_threads = 1;
@@ -52,7 +53,8 @@ struct Config {
   // Tokens (sequence, position) whose V has an element that is NaN or infinite, in every head and layer.
   std::set<std::pair<int32_t, int32_t>> broken = {};
 
-  int32_t kv_dtype() const { return int8_cache ? MORTISE_I8 : dtype; }
+  bool has_scales() const { return int8_cache || fp8_cache; }
+  int32_t kv_dtype() const { return int8_cache ? int32_t{MORTISE_I8} : fp8_cache ? int32_t{MORTISE_F8_E4M3} : dtype; }
 };
 
 struct RowKey {

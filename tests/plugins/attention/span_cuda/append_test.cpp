@@ -3,8 +3,8 @@
 #include <cmath>
 #include <random>
 
+#include "byte_cache.hpp"
 #include "gpu.hpp"
-#include "int8_cache.hpp"
 #include "kernels/cpu/isa.hpp"
 #include "kernels/cpu/reference/norm.hpp"
 #include "kernels/cpu/reference/rope.hpp"
@@ -24,7 +24,9 @@ struct Case {
 std::ostream& operator<<(std::ostream& out, const Case& c) {
   return out << "heads of " << c.head_dim << ", rotary_dim " << c.rotary_dim << (c.interleaved ? " interleaved" : "")
              << (c.norm ? ", norms" : "") << ", blocks of " << c.block_size
-             << (c.cache == cuda::SpanCache::kInt8 ? ", int8" : "");
+             << (c.cache == cuda::SpanCache::kInt8  ? ", int8"
+                 : c.cache == cuda::SpanCache::kFp8 ? ", fp8"
+                                                    : "");
 }
 
 class Append : public testing::TestWithParam<Case> {};
@@ -166,9 +168,9 @@ TEST_P(Append, GivesTheBitsOfTheScalarReferences) {
       const std::size_t at = static_cast<std::size_t>(slot / c.block_size) * layout.block_elements +
                              layout.layer_elements + static_cast<std::size_t>(head - kHeads) * layout.head_elements;
       const int32_t token = static_cast<int32_t>(slot % c.block_size);
-      if (c.cache == cuda::SpanCache::kInt8) {
-        put_int8_row(int8_row(key), layout, token, false, &expected_kv[at]);
-        put_int8_row(int8_row(value), layout, token, true, &expected_kv[at]);
+      if (cuda::in_bytes(c.cache)) {
+        put_byte_row(byte_row(key, c.cache), layout, token, false, &expected_kv[at]);
+        put_byte_row(byte_row(value, c.cache), layout, token, true, &expected_kv[at]);
         continue;
       }
       for (int32_t d = 0; d < c.head_dim; ++d) {
@@ -194,6 +196,10 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{256, 256, false, true, 16}, Case{256, 64, true, true, 32}, Case{256, 0, false, true, 16}));
 
 constexpr cuda::SpanCache kInt8 = cuda::SpanCache::kInt8;
+constexpr cuda::SpanCache kFp8 = cuda::SpanCache::kFp8;
+INSTANTIATE_TEST_SUITE_P(Fp8, Append,
+                         testing::Values(Case{32, 32, false, true, 16, kFp8}, Case{80, 80, false, true, 16, kFp8},
+                                         Case{128, 128, false, true, 16, kFp8}, Case{256, 256, false, true, 32, kFp8}));
 INSTANTIATE_TEST_SUITE_P(Int8, Append,
                          testing::Values(Case{32, 32, false, true, 16, kInt8}, Case{64, 64, false, false, 32, kInt8},
                                          Case{80, 80, false, true, 16, kInt8}, Case{96, 24, true, true, 128, kInt8},

@@ -120,7 +120,7 @@ Attention::Attention(const AbiConfig& config)
   check(table_->kv_layout(attention_, &dims_, config.kv_dtype, config.block_size, &layout, &error), error);
   // Slots that nothing was written to hold numbers as large as can be: finite, as V of an earlier sequence would be.
   kv_.resize(layout.bytes_per_block / 2 * static_cast<std::size_t>(config.num_blocks));
-  kv_.fill(config.kv_dtype == MORTISE_I8 ? 0x7b : 0x7f);  // as a scale 1e36, which 127 does not make infinite
+  kv_.fill(config.kv_dtype == MORTISE_BF16 ? 0x7f : 0x7a);  // as a scale 3e35, which 448 does not make infinite
   auto bind = sized<mortise_attention_bind_args>();
   bind.dims = &dims_;
   bind.kv_dtype = config.kv_dtype;

@@ -38,8 +38,10 @@ struct AbiConfig {
 inline std::ostream& operator<<(std::ostream& out, const AbiConfig& config) {
   return out << config.num_heads << " heads, " << config.num_kv_heads << " kv heads of " << config.head_dim
              << ", blocks of " << config.block_size << ", " << config.num_layers << " layers"
-             << (config.kv_dtype == MORTISE_I8 ? ", int8" : "") << (config.qk_norm ? ", norms" : "")
-             << (config.windows.empty() ? "" : ", windows");
+             << (config.kv_dtype == MORTISE_I8        ? ", int8"
+                 : config.kv_dtype == MORTISE_F8_E4M3 ? ", fp8"
+                                                      : "")
+             << (config.qk_norm ? ", norms" : "") << (config.windows.empty() ? "" : ", windows");
 }
 
 // `count` next tokens of sequence `seq`.

@@ -186,7 +186,9 @@ std::string shape_name(const testing::TestParamInfo<Shape>& info) {
   std::string name = "h";  // and not a temporary: gcc 12 warns of what it makes of `"h" + std::to_string`
   return name + std::to_string(s.num_heads) + "kv" + std::to_string(s.num_kv_heads) + "d" + std::to_string(s.head_dim) +
          "b" + std::to_string(s.block_size) + "w" + std::to_string(s.window) +
-         (s.cache == cuda::SpanCache::kInt8 ? "int8" : "");
+         (s.cache == cuda::SpanCache::kInt8  ? "int8"
+          : s.cache == cuda::SpanCache::kFp8 ? "fp8"
+                                             : "");
 }
 INSTANTIATE_TEST_SUITE_P(Shapes, SharedSpans,
                          testing::Values(Shape{8, 2, 128, 16, 0}, Shape{4, 4, 64, 32, 0}, Shape{20, 1, 128, 128, 0},
@@ -195,6 +197,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, SharedSpans,
                                          Shape{20, 1, 256, 16, 0}, Shape{4, 4, 256, 64, 300},
                                          Shape{8, 2, 64, 16, 0, cuda::SpanCache::kInt8},
                                          Shape{20, 1, 128, 16, 300, cuda::SpanCache::kInt8},
+                                         Shape{20, 1, 128, 16, 300, cuda::SpanCache::kFp8},
                                          Shape{8, 2, 192, 32, 0, cuda::SpanCache::kInt8}),
                          shape_name);
 

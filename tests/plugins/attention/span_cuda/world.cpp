@@ -7,7 +7,7 @@
 #include <numeric>
 #include <random>
 
-#include "int8_cache.hpp"
+#include "byte_cache.hpp"
 #include "kernels/cpu/isa.hpp"
 #include "poison.hpp"
 
@@ -61,8 +61,8 @@ std::vector<RowKey> rows_of(const std::vector<Chunk>& batch) {
 World::World(const Config& config)
     : config_(config),
       layout_(cuda::make_span_layout(kLayers, config.num_kv_heads, config.head_dim, config.block_size)),
-      int8_layout_(cuda::make_span_layout(kLayers, config.num_kv_heads, config.head_dim, config.block_size,
-                                          cuda::SpanCache::kInt8)) {
+      byte_layout_(cuda::make_span_layout(kLayers, config.num_kv_heads, config.head_dim, config.block_size,
+                                          config.cache)) {
   check_cuda(cuda::span_decode_prepare(config.head_dim, config.cache), "prepare");
   check_cuda(cuda::span_prefill_prepare(config.head_dim, config.cache), "prepare");
   int32_t num_blocks = 1;
@@ -113,14 +113,14 @@ World::World(const Config& config)
   device_table_ = table_;
 }
 
-// Of a cache in int8 the reference gets K and V as they are read back.
+// Of a cache in bytes the reference gets K and V as they are read back.
 void World::upload() {
   if (config_.cache == cuda::SpanCache::kBf16) {
     kv_ = host_kv_;
     return;
   }
   const cpu::DenormalsOff off;
-  std::vector<Bf16> wide(host_kv_.size()), packed(host_kv_.size() / layout_.head_elements * int8_layout_.head_elements);
+  std::vector<Bf16> wide(host_kv_.size()), packed(host_kv_.size() / layout_.head_elements * byte_layout_.head_elements);
   const auto dim = static_cast<std::size_t>(config_.head_dim);
   std::vector<Bf16> row(dim);
   for (std::size_t head = 0; head * layout_.head_elements < host_kv_.size(); ++head) {
@@ -131,14 +131,14 @@ void World::upload() {
                  static_cast<std::size_t>(cuda::span_offset(config_.head_dim, token, static_cast<int32_t>(d)));
         };
         for (std::size_t d = 0; d < dim; ++d) row[d] = host_kv_[at(d)];
-        const Int8Row written = int8_row(row);
-        put_int8_row(written, int8_layout_, token, values, &packed[head * int8_layout_.head_elements]);
+        const ByteRow written = byte_row(row, config_.cache);
+        put_byte_row(written, byte_layout_, token, values, &packed[head * byte_layout_.head_elements]);
         for (std::size_t d = 0; d < dim; ++d) wide[at(d)] = written.read_back(d);
       }
     }
   }
   kv_ = wide;
-  int8_kv_ = packed;
+  byte_kv_ = packed;
 }
 
 int32_t World::shared_tokens(int32_t seq) const {
@@ -260,9 +260,9 @@ span_cuda::Plan World::compute(const std::vector<Chunk>& batch, const Method& me
   partials.fill(0xff);
   stats.fill(0xff);
   cuda::SpanArgs work = args(q, out);
-  if (config_.cache == cuda::SpanCache::kInt8) {
-    work.layout = int8_layout_;
-    work.kv = int8_kv_.data() + kLayer * int8_layout_.layer_elements;
+  if (cuda::in_bytes(config_.cache)) {
+    work.layout = byte_layout_;
+    work.kv = byte_kv_.data() + kLayer * byte_layout_.layer_elements;
   }
   work.block_table = device_table.data();
   work.partials = partials.data();

@@ -86,10 +86,10 @@ class World {
 
   Config config_;
   cuda::SpanLayout layout_;       // of what the reference reads, in bf16
-  cuda::SpanLayout int8_layout_;  // and of a cache in int8 that the kernels read, whose numbers are the same
+  cuda::SpanLayout byte_layout_;  // and of a cache in bytes that the kernels read, whose numbers are the same
   int32_t max_blocks_ = 0;
   std::vector<int32_t> table_;  // [sequences, max_blocks_], scattered
-  DeviceArray<Bf16> kv_, int8_kv_;
+  DeviceArray<Bf16> kv_, byte_kv_;
   DeviceArray<int32_t> device_table_;
   std::vector<Bf16> host_kv_;
 };

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "kernel_test.hpp"
+#include "kernels/cpu/reference/linear_fp8.hpp"
 #include "kernels/cpu/reference/linear_int.hpp"
 #include "kernels/cpu/reference/span.hpp"
 
@@ -41,7 +42,7 @@ class SpanProblem {
  public:
   using T = typename Types::Model;
   using E = typename Types::Stored;
-  static constexpr bool kInt8 = sizeof(E) == 1;
+  static constexpr bool kScaled = sizeof(E) == 1, kFp8 = std::is_same_v<E, Fp8>;
 
   SpanProblem(SpanShape s, Values qk, Values v_values, unsigned seed) : shape(s), rng_(seed) {
     const std::size_t keys = index(s.length), dim = index(s.head_dim);
@@ -71,7 +72,7 @@ class SpanProblem {
         const std::vector<float> query = widen(query_of(row, h));
         reference::span_row(
             {sizeof(T) == 2, query.data(), key.numbers.data(), value.numbers.data(), shape.head_dim, row, shape.window,
-             scale, kInt8 ? key.scales.data() : nullptr, kInt8 ? value.scales.data() : nullptr},
+             scale, kScaled ? key.scales.data() : nullptr, kScaled ? value.scales.data() : nullptr},
             o.data());
         for (float x : o) out.push_back(narrow(x));
       }
@@ -80,14 +81,14 @@ class SpanProblem {
   }
 
   // A cache with the first `seq_len` tokens written. Every other slot holds the worst that an earlier sequence can have
-  // left there: K is NaN, V as large as can be. With int8 all other bits are ones: NaN as a scale.
+  // left there: K is NaN, V as large as can be. With scales all other bits are ones: NaN as a scale.
   AlignedBuffer<E> cache(const SpanSet& set, int seq_len) const {
     const std::size_t blocks = table.size();
     AlignedBuffer<E> kv(blocks * layout.block_elements);
-    std::fill_n(kv.data(), blocks * layout.block_elements, static_cast<E>(kInt8 ? -1 : 0));
+    std::fill_n(kv.data(), blocks * layout.block_elements, static_cast<E>(kScaled ? 0xff : 0));
     const std::vector<T> nan(index(shape.head_dim), narrow(float_of(0x7fc00000)));
     const std::vector<T> largest(index(shape.head_dim), narrow(float_of(0x7f7f0000)));
-    for (std::size_t slot = 0; !kInt8 && slot < blocks * index(shape.block_size); ++slot) {
+    for (std::size_t slot = 0; !kScaled && slot < blocks * index(shape.block_size); ++slot) {
       const auto s = static_cast<std::int64_t>(slot);
       write(set, kv, kLayer, nan.data(), largest.data(), 0, 1, &s);
     }
@@ -206,14 +207,20 @@ class SpanProblem {
     const auto at = q.begin() + (static_cast<std::ptrdiff_t>(row) * shape.group + head) * shape.head_dim;
     return {at, at + shape.head_dim};
   }
-  // What the cache holds of [tokens, head_dim] as they are written; scales stay empty unless it is int8.
+  // What the cache holds of [tokens, head_dim] as they are written; scales stay empty unless it has bytes.
   struct Tokens {
     std::vector<float> numbers, scales;
   };
   Tokens stored(std::vector<float> written) const {
     Tokens tokens = {std::move(written), {}};
-    if constexpr (kInt8) {
+    if constexpr (kScaled) {
       for (auto at = tokens.numbers.begin(); at != tokens.numbers.end(); at += shape.head_dim) {
+        if constexpr (kFp8) {
+          const reference::Fp8Weight row = reference::quantise_fp8({at, at + shape.head_dim}, 1, index(shape.head_dim));
+          std::transform(row.values.begin(), row.values.end(), at, reference::from_e4m3);
+          tokens.scales.push_back(row.scales[0]);
+          continue;
+        }
         const reference::IntRow row = reference::quantise_activations({at, at + shape.head_dim});
         std::copy(row.q.begin(), row.q.end(), at);
         tokens.scales.push_back(row.scale);
@@ -224,7 +231,7 @@ class SpanProblem {
   // The numbers that attention takes for [tokens, head_dim].
   std::vector<float> meant(const std::vector<T>& from) const {
     Tokens tokens = stored(widen(from));
-    for (std::size_t i = 0; kInt8 && i < from.size(); ++i)
+    for (std::size_t i = 0; kScaled && i < from.size(); ++i)
       tokens.numbers[i] *= tokens.scales[i / index(shape.head_dim)];
     return tokens.numbers;
   }
@@ -234,7 +241,9 @@ class SpanProblem {
   }
   // Whether an element of the cache is that number, bit by bit.
   static bool holds(E element, float number) {
-    if constexpr (kInt8) {
+    if constexpr (kFp8) {
+      return reference::from_e4m3(static_cast<std::uint8_t>(element)) == number;
+    } else if constexpr (kScaled) {
       return static_cast<float>(element) == number;
     } else {
       return same_bits(&element, std::vector<T>{narrow(number)}.data(), 1);
