@@ -15,7 +15,7 @@ headers=$(cd $include && find mortise -name '*.h' | LC_ALL=C sort)
 {
   for header in $headers; do echo "#include \"$header\""; done
   for header in $headers; do sed -n 's/^\(typedef \)\?struct \(mortise_[a-z_]*\) {.*/\2/p' "$include/$header"; done |
-    grep -v '^mortise_plan_blocks$' | LC_ALL=C sort -u |  # compiled into the plugin
+    grep -vE '^mortise_(plan_blocks|sample_row|candidate)$' | LC_ALL=C sort -u |  # compiled into the plugin
     while read -r name; do echo "void probe_$name(struct $name* x) { (void)x; }"; done
 } >"$work/probe.c"
 gcc -std=c11 -g -O0 -fPIC -shared -I$include "$work/probe.c" -o "$work/probe.so"

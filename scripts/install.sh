@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Installs the Debian 12 packages that building and testing Mortise needs; `install.sh fuzz` those of the fuzz targets too,
-# `install.sh tests` the browser that the page's tests drive, and libabigail for the layout of the ABI. Does nothing when all are there.
+# `install.sh tests` the browser that the page's tests drive, libabigail for the layout of the ABI, and mmdebstrap. Does nothing when all are there.
 set -euo pipefail
 
 packages=(
-  g++ cmake ninja-build pkg-config
+  g++ cmake ninja-build pkg-config help2man
   libboost1.81-dev libssl-dev prometheus-cpp-dev liblua5.4-dev nlohmann-json3-dev libvalijson-dev libspdlog-dev libfmt-dev
   libcli11-dev libedit-dev libpcre2-dev libutf8proc-dev libxxhash-dev
   libzmq3-dev cppzmq-dev
@@ -13,7 +13,7 @@ packages=(
 )
 # libFuzzer, and the oldest clang that knows all of libstdc++'s <ranges>.
 if [ "${1:-}" = fuzz ]; then packages+=(clang-16 libclang-rt-16-dev); fi
-if [ "${1:-}" = tests ]; then packages+=(chromium chromium-driver abigail-tools); fi
+if [ "${1:-}" = tests ]; then packages+=(chromium chromium-driver abigail-tools mmdebstrap); fi
 
 missing=()
 for package in "${packages[@]}"; do

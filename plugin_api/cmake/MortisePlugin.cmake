@@ -14,8 +14,14 @@ function(mortise_add_plugin name)
   endif()
   add_library(${name} MODULE ${arg_SOURCES}) # MODULE: loaded at run time, never linked against
   target_link_libraries(${name} PRIVATE mortise::plugin_api ${arg_LINK})
-  target_compile_features(${name} PRIVATE cxx_std_20)
-  target_compile_options(${name} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-fno-gnu-unique> -ffp-contract=off) # clang makes none
+  get_property(languages GLOBAL PROPERTY ENABLED_LANGUAGES)
+  if("CXX" IN_LIST languages) # a project may be in C alone
+    target_compile_features(${name} PRIVATE cxx_std_20)
+  endif()
+  if("C" IN_LIST languages)
+    target_compile_features(${name} PRIVATE c_std_11)
+  endif()
+  target_compile_options(${name} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fno-gnu-unique> -ffp-contract=off) # clang makes none
   target_link_options(${name} PRIVATE -Wl,-z,now -Wl,--version-script=${MORTISE_PLUGIN_EXPORT_MAP})
   if(NOT CMAKE_CXX_FLAGS MATCHES "-fsanitize") # a sanitizer's run time is in the executable: undefined here by design
     target_link_options(${name} PRIVATE -Wl,-z,defs)

@@ -16,6 +16,7 @@ UNREACHABLE = {
     "no event descriptor: {}; raise the limit of open files (ulimit -n)": "the same limit stops the model's files before",
     "libedit cannot be started; is TERM={} right?": "libedit takes every TERM, also one that no terminal has",
     "the block pool is smaller than the checked plan": "a fault of the engine",
+    "the templates of plugins are neither in {} nor in {}; install Mortise again": "the tests run where the source tree is",
     "{}; and it could not go back to the sizes of before: {}": "no part of ours refuses sizes that it had",
     "bind comes first": "a fault of the engine",
     "the instance is not active": "the same",

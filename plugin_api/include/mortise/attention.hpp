@@ -279,12 +279,14 @@ inline void PagedKv::require_planned(const mortise_step& step, const char* where
 
 // The C functions and the table of one attention class. The class Attention needs
 //   Attention(const mortise_host*, const mortise_create_args&)
-//   static constexpr const char* kDevice       the name of the device that it runs on ("cpu")
 //   static void require_supported(const mortise_model_dims&, int32_t kv_dtype, int32_t block_size)
 //                                              throws Failure with the reason; zeros are not known yet
 //   mortise_kv_layout kv_layout(const mortise_model_dims&, int32_t kv_dtype, int32_t block_size)
 //   bind, activate, deactivate, plan, append, run, copy_blocks     as in attention.h, by reference
 // and may have
+//   static constexpr const char* kDevice       the name of the one device that it runs on, such as "cuda"; without it
+//   the
+//                                              constructor decides by args.device_table
 //   static const void* get_ext(const char* id)
 // attention.h says on which thread each is called. An instance pointer is always an Attention that `create` made. Has
 // no state: every thread tag of attention.h and plugin.h holds as it is.
@@ -318,13 +320,18 @@ class AttentionComponent {
   static Attention& self(void* instance) { return *static_cast<Attention*>(instance); }
   static Attention& self(mortise_attention* instance) { return *reinterpret_cast<Attention*>(instance); }
 
+  static void require_device([[maybe_unused]] std::string_view name) {
+    if constexpr (requires { Attention::kDevice; }) {
+      if (name != Attention::kDevice) {
+        throw Failure(MORTISE_UNIMPLEMENTED, "attention",
+                      std::string("this file serves the device ") + Attention::kDevice + ", not " + std::string(name));
+      }
+    }
+  }
   static mortise_status supports(const mortise_query* query, mortise_error* reason) {
     return guard(reason, "supports", [&] {
       const auto asked = known(query);
-      if (asked.device != nullptr && std::string_view(asked.device) != Attention::kDevice) {
-        throw Failure(MORTISE_UNIMPLEMENTED, "attention",
-                      std::string("this file serves the device ") + Attention::kDevice + ", not " + asked.device);
-      }
+      if (asked.device != nullptr) require_device(asked.device);
       Attention::require_supported(asked.dims == nullptr ? mortise_model_dims{} : known(asked.dims), asked.kv_dtype,
                                    asked.block_size);
     });

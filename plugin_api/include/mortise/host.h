@@ -17,7 +17,7 @@ struct mortise_host {
   const char* version; /* of the host program; static */
 
   /* Writes one line to the host's log, prefixed with the instance's name. The host copies the text. `level` is
-   * MORTISE_LOG_*; other values log an error. [any] since 0.1 */
+   * MORTISE_LOG_*, other values log an error; the variable MORTISE_LOG=debug shows all levels. [any] since 0.1 */
   void (*log)(const mortise_host* host, int32_t level, mortise_string_view message);
 
   /* Returns uninitialised host memory, counted as the instance's; the caller gives it back with `free`. NULL if there

@@ -9,5 +9,6 @@ namespace mortise {
 void add_plugin_check_command(CLI::App& plugin);  // plugin check
 void add_plugin_info_command(CLI::App& plugin);   // plugin info
 void add_plugin_list_command(CLI::App& plugin);   // plugin list
+void add_plugin_new_command(CLI::App& plugin);    // plugin new
 
 }  // namespace mortise
