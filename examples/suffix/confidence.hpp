@@ -55,8 +55,8 @@ class Confidence {
     uint16_t seen = 0, true_ones = 0;
   };
 
-  const int window_;
-  const float guess_weight_;
+  int window_;
+  float guess_weight_;
   std::array<Counts, std::size_t{kSources} * kLengths * kShares> counts_{};
 };
 

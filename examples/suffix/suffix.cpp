@@ -56,7 +56,7 @@ class Suffix {
       }
     } catch (const std::bad_alloc&) {
       sequences_.clear();  // what was being changed may be half done
-      past_.clear();
+      forget_past();
       throw;
     }
     for (int32_t i = 0; i < seen.num_ended; ++i) sequences_.erase(seen.ended_ids[i]);
@@ -85,6 +85,8 @@ class Suffix {
     Confidence confidence{/*window=*/64, /*guess_weight=*/4};  // the guess is the table of all sequences
   };
 
+  static inline const Confidence kNothingLearned{/*window=*/4096, /*guess_weight=*/8};
+
   // Where drafts of a sequence may come from.
   struct Candidate {
     const SuffixAutomaton& texts;
@@ -102,6 +104,7 @@ class Suffix {
   void observe(uint64_t id, int32_t position, std::span<const int32_t> tokens) {
     std::unique_ptr<Sequence>& sequence = sequences_[id];
     if (position == 0) {
+      if (sequence) forget_past();  // its old history is in there, and is said to be wrong
       sequence.reset(new Sequence{SuffixAutomaton(hash_seed_)});
       sequence->past = past_.begin();
       // The last token is the first one that was generated; after a swap of proposers it is any of the generated ones.
@@ -123,6 +126,11 @@ class Suffix {
       sequence->end = sequence->text.append(sequence->end, token);
       past_.append(sequence->past, token);
     }
+  }
+
+  void forget_past() {
+    past_.clear();
+    confidence_ = kNothingLearned;
   }
 
   // Compares each favourite with the token that was generated, whether it was drafted or not.
@@ -176,7 +184,7 @@ class Suffix {
   const uint64_t hash_seed_;
   std::unordered_map<uint64_t, std::unique_ptr<Sequence>> sequences_;
   PastTexts past_;
-  Confidence confidence_{/*window=*/4096, /*guess_weight=*/8};  // of all sequences
+  Confidence confidence_ = kNothingLearned;  // of all sequences
 };
 
 constexpr mortise_component kSuffix = mortise::ProposerComponent<Suffix>::component(
