@@ -6,7 +6,7 @@ import subprocess
 import threading
 
 import pytest
-from conftest import BUILD, SOURCE
+from conftest import BUILD, MORTISE, SOURCE
 from live_server import LiveServer
 
 EXAMPLES = sorted(path.parent.name for path in (SOURCE / "examples").glob("*/CMakeLists.txt"))
@@ -85,6 +85,11 @@ def test_both_examples_are_found():
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_passes_its_own_tests(built, name):
     run("ctest", "--preset", "release", cwd=built(name))
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_passes_the_conformance_suite(built, name):
+    run(MORTISE, "plugin", "check", built(name) / f"build/release/{name}.so")
 
 
 @pytest.mark.parametrize("name, texts", [("shortest_job", ["scheduler shortest_job", "integer  default 8; by how much more"]),
