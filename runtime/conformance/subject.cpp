@@ -6,6 +6,8 @@
 #include <cstring>
 #include <utility>
 
+#include "loader/catalog.hpp"
+#include "mortise/attention.h"
 #include "mortise/proposer.h"
 
 namespace mortise::conformance {
@@ -26,16 +28,16 @@ Subject::Subject(const CheckOptions& check, std::string component, const char* c
     : check_(check),
       component_(std::move(component)),
       random_(XXH3_64bits_withSeed(case_name, std::strlen(case_name), check.seed)) {
-  target_.struct_size = sizeof target_;
-  target_.num_layers = 2;
-  target_.hidden_size = 64;
-  target_.num_heads = 4;
-  target_.num_kv_heads = 2;
-  target_.head_dim = 16;
-  target_.vocab_size = kVocabSize;
-  target_.max_model_len = usual_sizes().max_model_len;
-  target_.dtype = MORTISE_F32;
-  target_.attention_scale = 0.25f;
+  dims_.struct_size = sizeof dims_;
+  dims_.num_layers = 2;
+  dims_.hidden_size = 128;
+  dims_.num_heads = 4;
+  dims_.num_kv_heads = 2;
+  dims_.head_dim = 32;
+  dims_.vocab_size = kVocabSize;
+  dims_.max_model_len = usual_sizes().max_model_len;
+  dims_.dtype = MORTISE_BF16;
+  dims_.attention_scale = 0.25f;
 }
 
 const PluginFile& Subject::file() {
@@ -62,7 +64,36 @@ nlohmann::json Subject::options() {
 PartSetup Subject::setup() {
   PartSetup setup;
   setup.options = options();
+  if (component().kind == PartKind::kAttention) {
+    setup.device = device().handle<mortise_device>();
+    setup.device_table = device().table<mortise_device_table>();
+  }
   return setup;
+}
+
+const PartInstance& Subject::device() {
+  std::string reasons;
+  for (const char* name : {"cpu", "cuda"}) {
+    if (device_ != nullptr) break;
+    mortise_query query{};
+    query.struct_size = sizeof query;
+    query.device = name;
+    query.dims = &dims_;
+    query.kv_dtype = MORTISE_BF16;
+    query.block_size = usual_sizes().block_size;
+    try {
+      if (const auto reason = component().refusal(query)) fail("{}", *reason);
+      const Component& chosen = PluginCatalog::standard().select(PartKind::kDevice, name, mortise_query{sizeof query});
+      auto opened = std::make_unique<PartInstance>(
+          chosen, chosen.schema.complete(nlohmann::json::object(), chosen.label()), CreateContext{});
+      opened->activate(usual_sizes());
+      device_ = std::move(opened);
+    } catch (const Error& error) {
+      reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", name, error.what());
+    }
+  }
+  if (device_ == nullptr) throw NotApplicable("there is no device that it serves: " + reasons);
+  return *device_;
 }
 
 std::unique_ptr<Part> Subject::make(PartSetup setup) {
@@ -77,11 +108,39 @@ std::unique_ptr<Part> Subject::make_active(PartSetup setup) {
   return part;
 }
 
+void Subject::bind_attention(Part& part) {
+  const auto& table = part.table<mortise_attention_table>();
+  auto* const self = part.handle<mortise_attention>();
+  mortise_kv_layout layout{};
+  layout.struct_size = sizeof layout;
+  const mortise_activate_args sizes = usual_sizes();
+  part.perform("kv_layout", [&](mortise_error* error) {
+    return table.kv_layout(self, &dims_, MORTISE_BF16, sizes.block_size, &layout, error);
+  });
+  expect(layout.bytes_per_block > 0, "kv_layout says that a block has 0 bytes");
+  mortise_attention_bind_args args{};
+  args.struct_size = sizeof args;
+  args.dims = &dims_;
+  args.kv_dtype = MORTISE_BF16;
+  args.block_size = sizes.block_size;
+  args.num_blocks = sizes.num_blocks;
+  args.kv_bytes = layout.bytes_per_block * static_cast<std::uint64_t>(sizes.num_blocks);
+  if (kv_ == nullptr) {
+    device().perform("allocate", [&](mortise_error* error) {
+      return device().table<mortise_device_table>()->allocate(device().handle<mortise_device>(), args.kv_bytes, &kv_,
+                                                              error);
+    });
+  }
+  args.kv = kv_;
+  part.perform("bind", [&](mortise_error* error) { return table.bind(self, &args, error); });
+}
+
 void Subject::start(Part& part) {
+  if (component().kind == PartKind::kAttention) bind_attention(part);
   if (component().kind == PartKind::kProposer) {
     mortise_proposer_bind_args args{};
     args.struct_size = sizeof args;
-    args.target = &target_;
+    args.target = &dims_;
     args.vocab_hash = 42;
     part.perform("bind", [&](mortise_error* error) {
       return part.table<mortise_proposer_table>().bind(part.handle<mortise_proposer>(), &args, error);

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "conformance/part.hpp"
+#include "loader/part_instance.hpp"
 #include "loader/plugin_file.hpp"
 
 namespace mortise::conformance {
@@ -42,7 +43,8 @@ class Subject {
   // Creates an instance with these options and changes to the setup. Throws CaseFailed if create fails.
   std::unique_ptr<Part> make(PartSetup setup);
   std::unique_ptr<Part> make() { return make(setup()); }
-  // What make() uses: the subject's options and device.
+  // What make() uses: the subject's options, and for an attention a device that it serves. Throws NotApplicable if
+  // there is none.
   PartSetup setup();
   // The same, bound and activated, ready for steps.
   std::unique_ptr<Part> make_active(PartSetup setup);
@@ -54,7 +56,13 @@ class Subject {
   const CheckOptions& check_;
   const std::string component_;
   std::mt19937_64 random_;
-  mortise_model_dims target_{};  // of the model that proposers draft for
+  void bind_attention(Part& part);
+  const PartInstance& device();
+
+  mortise_model_dims dims_{};  // of the model that the part serves
+  std::unique_ptr<PartInstance>
+      device_;          // opened when it is needed first; never closed, as parts use it until they end
+  void* kv_ = nullptr;  // memory of the device for the KV of an attention; ends with the process
 };
 
 // Sizes for activate that suit every case.

@@ -205,10 +205,11 @@ std::optional<Planner::Fault> find_breach(const View& view, const mortise_schedu
                    of(index)};
     }
     const std::int32_t granted = plan.max_drafts[index], lookahead = view.lookahead[index];
-    if (granted < view.least_drafts(index) || granted > lookahead) {
-      return Fault{fmt::format("max_drafts[{}] = {}, but the sequence may have {} to {}", index, granted,
-                               view.least_drafts(index), lookahead),
-                   of(index)};
+    const std::int32_t least = view.drafts(index, n, view.least_drafts(index));
+    if (granted < least || granted > lookahead) {
+      return Fault{
+          fmt::format("max_drafts[{}] = {}, but the sequence may have {} to {}", index, granted, least, lookahead),
+          of(index)};
     }
     const std::int32_t num_rows = n + view.drafts(index, n, granted);
     rows += num_rows;

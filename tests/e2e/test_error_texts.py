@@ -46,6 +46,8 @@ UNREACHABLE = {
     "--takeover-socket {}: somebody has removed it": "somebody does so between two system calls",
     "process {} of user {} and this one of user {} cannot take over from each other; run both as one user":
         "tests run as one user, and the socket's file is only that user's",
+    "no process for a case: {}": "the limit of processes stops the tests' own before",
+    "more runs or merges than there is room for": "a fault of the engine",
     "bench: the engine ended a request: {}": "a part that fails in the middle of a step, which none of ours does",
 }
 GRAM = 12  # letters: "expected a " is too short to tell errors apart

@@ -1,7 +1,9 @@
+// Covers: runtime/loader/option_reader
 #include "loader/part_instance.hpp"
 
 #include <cstring>
 
+#include "loader/option_reader.hpp"
 #include "loader/plugin_file.hpp"
 #include "mortise/scheduler.h"
 #include "test_support.hpp"
@@ -47,6 +49,40 @@ TEST(PartInstance, LivesInOrder) {
 TEST(PartInstance, OneThatWasNeverActiveIsOnlyDestroyed) {
   { const PartInstance part = make_lively(""); }
   EXPECT_THAT(journal, ElementsAre("create", "destroy"));
+}
+
+TEST(OptionReader, GivesOptionsByNameAndType) {
+  const OptionReader reader({{"n", 4}, {"whole", 5.0}, {"x", 0.5}, {"on", true}, {"t", "a\"b"}, {"none", nullptr},
+                             {"huge", 1e300}, {"list", {1, 2}}});
+  mortise_create_args args{};
+  reader.give_to(args);
+  const mortise_option_reader& read = *args.option_reader;
+  std::int64_t n = -1;
+  EXPECT_EQ(read.get_int(read.context, "n", &n), MORTISE_OK);
+  EXPECT_EQ(n, 4);
+  EXPECT_EQ(read.get_int(read.context, "whole", &n), MORTISE_OK);
+  EXPECT_EQ(n, 5);
+  for (const char* name : {"x", "on", "t", "huge", "list"}) {
+    EXPECT_EQ(read.get_int(read.context, name, &n), MORTISE_INVALID_ARGUMENT) << name;
+  }
+  EXPECT_EQ(n, 5);  // unchanged unless OK
+  double x = 0;
+  EXPECT_EQ(read.get_float(read.context, "n", &x), MORTISE_OK);
+  EXPECT_EQ(x, 4);
+  EXPECT_EQ(read.get_float(read.context, "t", &x), MORTISE_INVALID_ARGUMENT);
+  std::int32_t on = 0;
+  EXPECT_EQ(read.get_bool(read.context, "on", &on), MORTISE_OK);
+  EXPECT_EQ(on, 1);
+  EXPECT_EQ(read.get_bool(read.context, "n", &on), MORTISE_INVALID_ARGUMENT);
+  mortise_string_view text{};
+  EXPECT_EQ(read.get_text(read.context, "t", &text), MORTISE_OK);
+  EXPECT_STREQ(text.data, "a\"b");
+  EXPECT_EQ(read.get_text(read.context, "list", &text), MORTISE_INVALID_ARGUMENT);
+  EXPECT_EQ(read.get_json(read.context, "list", &text), MORTISE_OK);
+  EXPECT_STREQ(text.data, "[1,2]");
+  for (const char* name : {"none", "missing", ""}) {
+    EXPECT_EQ(read.get_json(read.context, name, &text), MORTISE_NOT_FOUND) << name;
+  }
 }
 
 TEST(PartInstance, MovingKeepsTheInstance) {

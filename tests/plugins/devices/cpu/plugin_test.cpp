@@ -1,5 +1,5 @@
 // Options, description and memory of the CPU device.
-// Covers: plugins/devices/cpu/{cpu_device,memory,ops,pages}
+// Covers: plugins/devices/cpu/{cpu_device,memory,ops,pages} plugins/devices/checks/environment
 #include <algorithm>
 #include <chrono>
 #include <filesystem>

@@ -1,6 +1,6 @@
 // linear_fp8 in every form that this machine can run (and the AMX one on emulated tiles) against its scalar reference,
 // bit by bit, and that one against a double loop; weights made E4M3 likewise.
-// Covers: plugins/kernels/cpu/linear/block plugins/kernels/cpu/linear_fp8/{widen,pack}
+// Covers: plugins/kernels/cpu/linear/block plugins/kernels/cpu/linear_fp8/{amx,widen,pack} plugins/kernels/cpu/vec/fp8
 // Covers: plugins/kernels/cpu/reference/linear_fp8
 #include <cmath>
 
