@@ -51,8 +51,8 @@ RecordedRequest full_request() {
   request.client_id = "mine-1";
   RecordedChoice& choice = recorded.choices.emplace_back();
   choice.prompt = {{7, -1.5f, 1, false, false, {{7, -1.5f}, {8, -2.0f}}},
-                   {2'000'000'000, -0.1f, 1, false, false, {{1, -0.1f}, {2, -0.2f}}}};
-  choice.tokens = {{11, -0.1f, 1, false, false, {{11, -0.1f}, {12, -3.3f}}}};
+                   {2'000'000'000, -0.1f, 1, DraftOutcome::kNone, {{1, -0.1f}, {2, -0.2f}}}};
+  choice.tokens = {{11, -0.1f, 1, DraftOutcome::kNone, {{11, -0.1f}, {12, -3.3f}}}};
   choice.finish = FinishReason::kStop;
   choice.stop_token = 11;
   RecordedChoice& failed = recorded.choices.emplace_back();
