@@ -1,4 +1,4 @@
-// mortise/plugin.hpp: C++ helpers for plugin authors. Not part of the ABI: they are compiled into the plugin. C++20.
+// mortise/plugin.hpp: C++ helpers for plugin authors. Not part of the ABI: they are compiled into the plugin. C++17.
 // Since 0.1. They keep no global state, so any thread may use them; an object is for one thread at a time.
 //   Failure, guard()      an exception barrier: throw inside, return a mortise_status outside
 //   known(), sized()      read a struct whose size the caller chose; make one of this header's size
@@ -126,7 +126,9 @@ class Options {
       return read<int32_t>(name, reader_->get_bool) != 0;
     } else if constexpr (std::is_integral_v<T>) {
       const int64_t value = read<int64_t>(name, reader_->get_int);
-      if (!std::in_range<T>(value)) refuse(name, MORTISE_OUT_OF_RANGE);
+      if (static_cast<int64_t>(static_cast<T>(value)) != value || (std::is_unsigned_v<T> && value < 0)) {
+        refuse(name, MORTISE_OUT_OF_RANGE);
+      }
       return static_cast<T>(value);
     } else if constexpr (std::is_floating_point_v<T>) {
       return static_cast<T>(read<double>(name, reader_->get_float));

@@ -155,7 +155,12 @@ TEST_F(Numerics, NormsAndRope) {
         for (const bool interleaved : {false, true}) {
           std::vector<float> mine = x, theirs = x;
           mortise_rotate(bf16, interleaved, cos.data(), sin.data(), static_cast<int64_t>(n), mine.data());
-          reference::rope(bf16, interleaved, theirs.data(), cos.data(), sin.data(), n);
+          const auto pairs = interleaved ? reference::RopePairs::kInterleaved : reference::RopePairs::kHalves;
+          if (bf16) {
+            reference::rope<cpu::Bf16>(pairs, theirs.data(), cos.data(), sin.data(), n);
+          } else {
+            reference::rope<float>(pairs, theirs.data(), cos.data(), sin.data(), n);
+          }
           EXPECT_TRUE(same_bits(mine, theirs));
         }
       }

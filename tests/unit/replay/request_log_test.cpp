@@ -50,7 +50,7 @@ RecordedRequest full_request() {
   request.group = std::uint64_t{1} << 63;
   request.client_id = "mine-1";
   RecordedChoice& choice = recorded.choices.emplace_back();
-  choice.prompt = {{7, -1.5f, 1, false, false, {{7, -1.5f}, {8, -2.0f}}},
+  choice.prompt = {{7, -1.5f, 1, DraftOutcome::kNone, {{7, -1.5f}, {8, -2.0f}}},
                    {2'000'000'000, -0.1f, 1, DraftOutcome::kNone, {{1, -0.1f}, {2, -0.2f}}}};
   choice.tokens = {{11, -0.1f, 1, DraftOutcome::kNone, {{11, -0.1f}, {12, -3.3f}}}};
   choice.finish = FinishReason::kStop;

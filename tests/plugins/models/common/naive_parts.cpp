@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <limits>
+#include <memory>
 
 #include "mortise/attention.h"
 #include "mortise/plugin.hpp"
