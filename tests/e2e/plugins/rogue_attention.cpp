@@ -34,7 +34,7 @@ mortise_status create(const mortise_host* host, const mortise_create_args* args,
                       mortise_error* error) {
   auto* made = new Instance{rogue::Misdeed(mortise::Options(mortise::known(args))), host};
   mortise_create_args inner = *args;
-  const mortise::OptionReader passed_on({{"block_size", 16}});
+  const mortise::OptionReader passed_on(nlohmann::json{{"block_size", 16}});
   passed_on.give_to(inner);
   *instance = made;
   return kPaged.create(host, &inner, &made->inner, error);

@@ -40,7 +40,7 @@ mortise_status create_attention(const mortise_host* host, const mortise_create_a
   const mortise::Options options(mortise::known(args));
   auto* made = new Attention{{options.get<int>("every")}};
   mortise_create_args inner = *args;
-  const mortise::OptionReader passed_on({{"block_size", options.get<int>("block_size")}});
+  const mortise::OptionReader passed_on(nlohmann::json{{"block_size", options.get<int>("block_size")}});
   passed_on.give_to(inner);
   *instance = made;
   return kPaged.create(host, &inner, &made->inner, error);

@@ -50,7 +50,7 @@ mortise_status create(const mortise_host* host, const mortise_create_args* args,
   const mortise::Options options(mortise::known(args));
   auto* made = new Instance{options.get<int>("layer"), options.get<int>("position"), options.get<int>("element"),
                             options.get<std::string>("only")};
-  const mortise::OptionReader passed_on({{"block_size", options.get<int>("block_size")}});
+  const mortise::OptionReader passed_on(nlohmann::json{{"block_size", options.get<int>("block_size")}});
   mortise_create_args inner = *args;
   passed_on.give_to(inner);
   *instance = made;

@@ -165,7 +165,7 @@ Attention::Attention(const Config& config)
       q_norm_(norm_of(config, 1)),
       k_norm_(norm_of(config, 2)) {
   auto create = sized<mortise_create_args>();
-  const OptionReader options({{"block_size", 16}});
+  const OptionReader options(nlohmann::json{{"block_size", 16}});
   options.give_to(create);
   create.device = &device_;
   create.device_table = device_table();

@@ -107,7 +107,7 @@ Attention::Attention(const AbiConfig& config)
   dims_.sliding_windows = config_.windows.empty() ? nullptr : config_.windows.data();
 
   auto create = sized<mortise_create_args>();
-  const OptionReader options({{"block_size", 16}});
+  const OptionReader options(nlohmann::json{{"block_size", 16}});
   options.give_to(create);
   create.device = &device_;
   create.device_table = device_table();
