@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "mortise/plugin.hpp"
 
