@@ -171,10 +171,9 @@ const PluginFile& load(const fs::path& path, const fs::path& bytes_of) {
     component.hash = hash;
     component.image = image->second.descriptor;
   }
-  all.files.push_back(std::make_unique<PluginFile>(
-      PluginFile{path, hash, plugin_text(module->id, 200), plugin_text(module->vendor, 200),
-                 plugin_text(module->version, 64), plugin_text(module->license, 64), module->abi_minor,
-                 std::move(components)}));
+  all.files.push_back(std::make_unique<PluginFile>(PluginFile{
+      path, hash, plugin_text(module->id, 200), plugin_text(module->vendor, 200), plugin_text(module->version, 64),
+      plugin_text(module->license, 64), module->abi_minor, std::move(components)}));
   return *all.files.back();
 }
 

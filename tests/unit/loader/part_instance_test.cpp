@@ -52,8 +52,14 @@ TEST(PartInstance, OneThatWasNeverActiveIsOnlyDestroyed) {
 }
 
 TEST(OptionReader, GivesOptionsByNameAndType) {
-  const OptionReader reader({{"n", 4}, {"whole", 5.0}, {"x", 0.5}, {"on", true}, {"t", "a\"b"}, {"none", nullptr},
-                             {"huge", 1e300}, {"list", {1, 2}}});
+  const OptionReader reader({{"n", 4},
+                             {"whole", 5.0},
+                             {"x", 0.5},
+                             {"on", true},
+                             {"t", "a\"b"},
+                             {"none", nullptr},
+                             {"huge", 1e300},
+                             {"list", {1, 2}}});
   mortise_create_args args{};
   reader.give_to(args);
   const mortise_option_reader& read = *args.option_reader;

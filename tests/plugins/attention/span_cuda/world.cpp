@@ -61,8 +61,8 @@ std::vector<RowKey> rows_of(const std::vector<Chunk>& batch) {
 World::World(const Config& config)
     : config_(config),
       layout_(cuda::make_span_layout(kLayers, config.num_kv_heads, config.head_dim, config.block_size)),
-      byte_layout_(cuda::make_span_layout(kLayers, config.num_kv_heads, config.head_dim, config.block_size,
-                                          config.cache)) {
+      byte_layout_(
+          cuda::make_span_layout(kLayers, config.num_kv_heads, config.head_dim, config.block_size, config.cache)) {
   check_cuda(cuda::span_decode_prepare(config.head_dim, config.cache), "prepare");
   check_cuda(cuda::span_prefill_prepare(config.head_dim, config.cache), "prepare");
   int32_t num_blocks = 1;
