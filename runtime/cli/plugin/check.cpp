@@ -58,12 +58,21 @@ Level level_of(const std::string& name) {
   return name == "quick" ? Level::kQuick : name == "full" ? Level::kFull : Level::kFuzz;
 }
 
+nlohmann::json read_options(const std::string& text) {
+  try {
+    nlohmann::json options = parse_json(text);
+    if (!options.is_object()) fail("{} is no JSON object", text);
+    return options;
+  } catch (const Error& error) {
+    fail("--options: {}", error.what());
+  }
+}
+
 void check_plugin(Arguments& arguments) {
   if (arguments.lists) return list_cases();
   if (arguments.check.file.empty()) fail("plugin check: name a plugin file, or --list");
   arguments.check.level = level_of(arguments.level);
-  if (!arguments.options.empty()) arguments.check.options = parse_json(arguments.options);
-  if (!arguments.check.options.is_object()) fail("--options {} is no JSON object", arguments.options);
+  if (!arguments.options.empty()) arguments.check.options = read_options(arguments.options);
   if (!arguments.line.empty()) apply_reproduce_line(arguments.line, arguments.check, arguments.selection);
   RunLimits limits;
   limits.time = std::chrono::seconds(arguments.seconds);

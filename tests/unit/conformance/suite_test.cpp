@@ -1,7 +1,8 @@
-// Covers:
-// runtime/conformance/{behaviour,behaviour_cases,case,case_run,checked_host,file_cases,guarded_memory,life_cases}
-// Covers: runtime/conformance/{module_cases,option_cases,part,proposer_cases,proposer_driver,scheduler_cases}
-// Covers: runtime/conformance/{scheduler_driver,simulated_engine,subject,suite}
+// Covers: runtime/conformance/{behaviour,behaviour_cases,case,case_run,checked_host}
+// Covers: runtime/conformance/{file_cases,guarded_memory,life_cases,module_cases,option_cases,part}
+// Covers: runtime/conformance/{proposer_cases,proposer_driver,scheduler_cases,scheduler_driver}
+// Covers: runtime/conformance/{simulated_engine,subject,suite}
+//
 // Each deliberately broken plugin is caught by the case that should catch it, and plugins that are not broken pass.
 #include "conformance/suite.hpp"
 
