@@ -1,5 +1,5 @@
 # mortise.1, and a page for each sub-command (mortise-run.1, mortise-plugin-new.1): help2man makes them from the program's
-# --help, and runtime/cli/man adds what --help does not say. Without help2man there are none; one line tells.
+# --help, and runtime/cli/man adds what --help does not say. Without help2man there are none, and a line of the configuration says so.
 find_program(HELP2MAN help2man)
 if(NOT HELP2MAN)
   message(STATUS "man pages: help2man was not found (Debian: help2man); they are not made")

@@ -1,7 +1,7 @@
 # Packages of an installation, made in the build folder by `cpack -G DEB` and `cpack -G TGZ`, into packages/.
 #
-# There is one package, with the program, plugins, models, pipelines, and the headers: in version 0.x a plugin must be built
-# with the headers of the very program that loads it, so the two are never apart. CUDA plugins are in it if they were
+# There is one package, with the program, plugins, models, pipelines, and the headers: a program takes plugins of its own ABI
+# minor and of the one before, so it comes with headers that it takes. CUDA plugins are in it if they were
 # built; they look for CUDA's libraries when a device is opened, so nothing depends on these.
 #
 # A .deb depends on the packages of the libraries (dpkg-shlibdeps). An archive carries them in lib/mortise, where the

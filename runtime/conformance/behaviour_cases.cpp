@@ -1,17 +1,12 @@
 // runtime/conformance/behaviour_cases.cpp: rules that hold for a whole scenario of steps: the same inputs give the same
 // results, whoever calls, and whatever else there is.
-#include <dlfcn.h>
-
-#include <condition_variable>
-#include <fstream>
+#include <exception>
 #include <functional>
-#include <iterator>
-#include <mutex>
+#include <memory>
 #include <thread>
 
 #include "conformance/behaviour.hpp"
 #include "conformance/subject.hpp"
-#include "loader/private_copy.hpp"
 
 namespace mortise::conformance {
 namespace {
@@ -66,13 +61,8 @@ void runs_on_any_thread(Subject& subject) {
 void a_second_copy_shares_nothing(Subject& subject) {
   const auto part = subject.make_active();
   const std::string expected = behaviour(*part, 10);
-  std::ifstream file(subject.path(), std::ios::binary);
-  const std::vector<char> bytes{std::istreambuf_iterator<char>(file), {}};
-  const PrivateCopy copy(bytes, subject.path().stem().string());
-  void* const library = ::dlopen(copy.path().c_str(), RTLD_NOW | RTLD_LOCAL);
-  expect(library != nullptr, "a second copy of the file cannot be loaded: {}", library == nullptr ? ::dlerror() : "");
-  auto* const entry = reinterpret_cast<decltype(mortise_plugin_entry_v0)*>(::dlsym(library, MORTISE_PLUGIN_ENTRY_NAME));
-  const mortise_entry_args args{sizeof args, 0, MORTISE_ABI_MINOR, MORTISE_ABI_OLDEST_MINOR, "mortise", "1"};
+  const mortise_entry_args args = entry_args();
+  auto* const entry = subject.load_copy();
   for (const Component& component : check_module(entry(&args), subject.path())) {
     if (component.label() != subject.component().label()) continue;
     expect(component.abi != subject.component().abi, "a second copy of the file is the first one");

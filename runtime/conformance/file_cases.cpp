@@ -1,7 +1,5 @@
 // runtime/conformance/file_cases.cpp: rules of the file, checked before any of its code runs.
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 
 #include "conformance/subject.hpp"
 #include "loader/elf_file.hpp"
@@ -9,14 +7,8 @@
 namespace mortise::conformance {
 namespace {
 
-std::vector<char> bytes_of(const Subject& subject) {
-  std::ifstream file(subject.path(), std::ios::binary);
-  if (!file) throw CaseFailed("the file cannot be read");
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 void exports_its_entry_alone(Subject& subject) {
-  const ElfExports exports = read_elf_exports(bytes_of(subject));
+  const ElfExports exports = read_elf_exports(subject.bytes());
   expect(std::ranges::count(exports.symbols, MORTISE_PLUGIN_ENTRY_NAME) == 1, "{} is not exported",
          MORTISE_PLUGIN_ENTRY_NAME);
   expect(exports.unique.empty(), "the GNU unique symbol {} is exported; build with -fno-gnu-unique",
@@ -27,18 +19,18 @@ void exports_its_entry_alone(Subject& subject) {
 }
 
 void needs_no_static_tls(Subject& subject) {
-  expect(!read_elf_properties(bytes_of(subject)).has_static_tls,
+  expect(!read_elf_properties(subject.bytes()).has_static_tls,
          "the file is linked with the flag STATIC_TLS; build it without -ftls-model=initial-exec");
 }
 
 void has_no_writable_code(Subject& subject) {
-  const ElfProperties properties = read_elf_properties(bytes_of(subject));
+  const ElfProperties properties = read_elf_properties(subject.bytes());
   expect(!properties.has_text_relocations, "the file has text relocations; compile all of it with -fPIC");
   expect(!properties.has_executable_stack, "the file asks for an executable stack; link it with -Wl,-z,noexecstack");
 }
 
 void is_found_on_any_machine(Subject& subject) {
-  for (const std::string& paths : read_elf_properties(bytes_of(subject)).run_paths) {
+  for (const std::string& paths : read_elf_properties(subject.bytes()).run_paths) {
     expect(paths.find("$ORIGIN") == std::string::npos,
            "the run path {} uses $ORIGIN, and the host loads a copy of the file from another folder", paths);
     expect(!paths.starts_with("/home") && !paths.starts_with("/tmp") && paths.find("/build") == std::string::npos,

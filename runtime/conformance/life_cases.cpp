@@ -116,18 +116,11 @@ void survives_without_host_memory(Subject& subject) {
     PartSetup setup = subject.setup();
     setup.refuse_memory_from = from;
     Part part(subject.component(), std::move(setup));
-    bool was_refused = !part.created().ok();
-    mortise_status status = part.created().status;
-    if (!was_refused) {
-      try {
-        subject.start(part);
-      } catch (const CaseFailed&) {
-        was_refused = true;
-        status = MORTISE_RESOURCE_EXHAUSTED;  // start() has checked that there is a message
-      }
-    }
-    expect(!was_refused || status == MORTISE_RESOURCE_EXHAUSTED, "without memory create fails with {}",
-           status_name(status));
+    Answer answer = part.created();
+    if (answer.ok()) answer = subject.bind(part);
+    if (answer.ok()) answer = part.activate(usual_sizes());
+    expect(answer.ok() || answer.status == MORTISE_RESOURCE_EXHAUSTED,
+           "without memory create, bind or activate fails otherwise than for lack of it: {}", answer.text());
     part.destroy();
     expect_clean(part);
     if (part.host().num_allocations() <= from) return;  // it asked for no more

@@ -1,28 +1,23 @@
 // runtime/conformance/module_cases.cpp: rules of loading, of the entry and of what a plugin says of itself.
 #include <dirent.h>
-#include <dlfcn.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <clocale>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <set>
 
 #include "conformance/guarded_memory.hpp"
 #include "conformance/subject.hpp"
-#include "loader/private_copy.hpp"
 #include "mortise/struct_sizes.h"
 
 extern char** environ;
 
 namespace mortise::conformance {
 namespace {
-
-using Entry = decltype(mortise_plugin_entry_v0);
 
 std::set<std::string> names_in(const char* folder) {
   std::set<std::string> names;
@@ -53,22 +48,12 @@ std::map<std::string, std::string> process_state() {
   return state;
 }
 
-// Loads a copy of the file without the loader's registry, and returns its entry.
-Entry* load_copy(Subject& subject) {
-  std::ifstream file(subject.path(), std::ios::binary);
-  const std::vector<char> bytes{std::istreambuf_iterator<char>(file), {}};
-  const PrivateCopy copy(bytes, subject.path().stem().string());
-  void* const library = ::dlopen(copy.path().c_str(), RTLD_NOW | RTLD_LOCAL);
-  expect(library != nullptr, "dlopen fails: {}", library == nullptr ? ::dlerror() : "");
-  return reinterpret_cast<Entry*>(::dlsym(library, MORTISE_PLUGIN_ENTRY_NAME));
-}
-
 void loading_changes_nothing(Subject& subject) {
   const auto before = process_state();
   ::fflush(nullptr);
   const off_t written = ::lseek(STDOUT_FILENO, 0, SEEK_END);
-  Entry* const entry = load_copy(subject);
-  const mortise_entry_args args{sizeof args, 0, MORTISE_ABI_MINOR, MORTISE_ABI_OLDEST_MINOR, "mortise", "1"};
+  auto* const entry = subject.load_copy();
+  const mortise_entry_args args = entry_args();
   entry(&args);
   ::fflush(nullptr);
   expect(::lseek(STDOUT_FILENO, 0, SEEK_END) == written, "loading writes to standard output or standard error");
@@ -77,7 +62,7 @@ void loading_changes_nothing(Subject& subject) {
 }
 
 void describes_itself_to_any_host(Subject& subject) {
-  Entry* const entry = load_copy(subject);
+  auto* const entry = subject.load_copy();
   const mortise_module* first = nullptr;
   for (const std::uint32_t minor : {MORTISE_ABI_MINOR, MORTISE_ABI_MINOR + 1, MORTISE_ABI_MINOR + 90}) {
     for (const std::uint32_t size : {std::uint32_t{MORTISE_SIZE_0_6(mortise_entry_args)}, std::uint32_t{256}}) {

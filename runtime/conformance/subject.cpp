@@ -1,12 +1,18 @@
 #include "conformance/subject.hpp"
 
+#include <dlfcn.h>
+
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <utility>
 
 #include "loader/catalog.hpp"
+#include "loader/host_services.hpp"
+#include "loader/private_copy.hpp"
 #include "mortise/attention.h"
 #include "mortise/proposer.h"
 
@@ -49,6 +55,23 @@ const Component& Subject::component() {
     if (component.label() == component_) return component;
   }
   throw CaseFailed(fmt::format("the file no longer describes the {}", component_));
+}
+
+std::vector<char> Subject::bytes() const {
+  std::ifstream file(path(), std::ios::binary);
+  expect(file.good(), "the file cannot be read");
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+decltype(mortise_plugin_entry_v0)* Subject::load_copy() const {
+  const PrivateCopy copy(bytes(), path().stem().string());
+  void* const library = ::dlopen(copy.path().c_str(), RTLD_NOW | RTLD_LOCAL);
+  expect(library != nullptr, "a copy of the file cannot be loaded: {}", library == nullptr ? ::dlerror() : "");
+  return reinterpret_cast<decltype(mortise_plugin_entry_v0)*>(::dlsym(library, MORTISE_PLUGIN_ENTRY_NAME));
+}
+
+mortise_entry_args entry_args() {
+  return {sizeof(mortise_entry_args), 0, MORTISE_ABI_MINOR, MORTISE_ABI_OLDEST_MINOR, "mortise", kVersion};
 }
 
 nlohmann::json Subject::options() {
@@ -108,7 +131,7 @@ std::unique_ptr<Part> Subject::make_active(PartSetup setup) {
   return part;
 }
 
-void Subject::bind_attention(Part& part) {
+Answer Subject::bind_attention(Part& part) {
   const auto& table = part.table<mortise_attention_table>();
   auto* const self = part.handle<mortise_attention>();
   mortise_kv_layout layout{};
@@ -132,20 +155,24 @@ void Subject::bind_attention(Part& part) {
     });
   }
   args.kv = kv_;
-  part.perform("bind", [&](mortise_error* error) { return table.bind(self, &args, error); });
+  return part.call("bind", [&](mortise_error* error) { return table.bind(self, &args, error); });
+}
+
+Answer Subject::bind(Part& part) {
+  if (component().kind == PartKind::kAttention) return bind_attention(part);
+  if (component().kind != PartKind::kProposer) return {};
+  mortise_proposer_bind_args args{};
+  args.struct_size = sizeof args;
+  args.target = &dims_;
+  args.vocab_hash = 42;
+  return part.call("bind", [&](mortise_error* error) {
+    return part.table<mortise_proposer_table>().bind(part.handle<mortise_proposer>(), &args, error);
+  });
 }
 
 void Subject::start(Part& part) {
-  if (component().kind == PartKind::kAttention) bind_attention(part);
-  if (component().kind == PartKind::kProposer) {
-    mortise_proposer_bind_args args{};
-    args.struct_size = sizeof args;
-    args.target = &dims_;
-    args.vocab_hash = 42;
-    part.perform("bind", [&](mortise_error* error) {
-      return part.table<mortise_proposer_table>().bind(part.handle<mortise_proposer>(), &args, error);
-    });
-  }
+  const Answer bound = bind(part);
+  expect(bound.ok(), "bind fails: {}", bound.text());
   const Answer answer = part.activate(usual_sizes());
   expect(answer.ok(), "activate fails: {}", answer.text());
 }

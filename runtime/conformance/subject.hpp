@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 #include <string>
+#include <vector>
 
 #include "conformance/part.hpp"
 #include "loader/part_instance.hpp"
@@ -34,6 +35,10 @@ class Subject {
   int rounds(int quick) const { return check_.level == Level::kQuick ? quick : 10 * quick; }
   // Loads the file at the first call. Throws an Error as load_plugin_file does.
   const PluginFile& file();
+  // The bytes of the file. Throws CaseFailed if it cannot be read.
+  std::vector<char> bytes() const;
+  // Loads another image of the file, beside the one of file(), and returns its entry. Throws CaseFailed if that fails.
+  decltype(mortise_plugin_entry_v0)* load_copy() const;
   const Component& component();
   // Reproducible: depends on the seed and the case's name.
   std::mt19937_64& random() { return random_; }
@@ -49,14 +54,16 @@ class Subject {
   // The same, bound and activated, ready for steps.
   std::unique_ptr<Part> make_active(PartSetup setup);
   std::unique_ptr<Part> make_active() { return make_active(setup()); }
-  // Makes the binding calls of the kind and activates.
+  // Makes the binding calls of the kind; OK where there are none.
+  Answer bind(Part& part);
+  // Binds and activates. Throws CaseFailed if that fails.
   void start(Part& part);
 
  private:
   const CheckOptions& check_;
   const std::string component_;
   std::mt19937_64 random_;
-  void bind_attention(Part& part);
+  Answer bind_attention(Part& part);
   const PartInstance& device();
 
   mortise_model_dims dims_{};  // of the model that the part serves
@@ -67,6 +74,9 @@ class Subject {
 
 // Sizes for activate that suit every case.
 mortise_activate_args usual_sizes();
+
+// What the entry of a plugin gets from this host.
+mortise_entry_args entry_args();
 
 // Vocabulary of the target model of proposers.
 inline constexpr std::int32_t kVocabSize = 512;

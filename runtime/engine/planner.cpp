@@ -98,11 +98,11 @@ struct Planner::View {
 
   std::int32_t start(std::size_t i) const { return running(i) ? num_computed[i] : num_cached[i]; }
   std::int32_t remaining(std::size_t i) const { return num_tokens[i] - start(i); }
-  // Of `drafts` those that a run of `n` new tokens verifies: it must reach the known end.
+  // How many of `drafts` a run of `n` new tokens verifies: all if it ends the known tokens, otherwise none.
   std::int32_t drafts(std::size_t i, std::int32_t n, std::int32_t drafts) const {
     return n == remaining(i) ? drafts : 0;
   }
-  // Drafts that a run which ends the known tokens must have; above it they may be cut.
+  // The drafts that a run to the end of the known tokens must keep. Further drafts may be cut.
   std::int32_t least_drafts(std::size_t i) const { return limits.rejection ? lookahead[i] : 0; }
   std::int64_t blocks_for(std::size_t i, std::int32_t rows) const {
     return (end(i, rows) + limits.block_size - 1) / limits.block_size;
@@ -292,7 +292,7 @@ CallResult Planner::send_events() {
   return result;
 }
 
-// Tells the scheduler what has happened, and calls `work` with what it sees of a step and how it took the events.
+// Passes the queued events to the scheduler, and calls `work` with the view of the step and the result of that call.
 template <typename Work>
 auto Planner::with_view(std::uint64_t step_id, const std::vector<Sequence*>& runnable,
                         const std::vector<std::int32_t>& lookahead, const KvCache& cache, const Work& work) {
@@ -310,7 +310,7 @@ StepPlan Planner::plan(std::uint64_t step_id, const std::vector<Sequence*>& runn
                        const std::vector<std::int32_t>& lookahead, const KvCache& cache) {
   const auto choose = [&](const View& view, const mortise_schedule_view& abi_view, const CallResult&) -> StepPlan {
     if (starved_) {
-      // While a prefix of it is in flight it is no candidate: then the oldest runs.
+      // If the starved sequence is held back, it is not in the view. Then the oldest one runs first.
       const auto at = std::ranges::find(view.ids, *starved_);
       return first_come_first_served(view, abi_view, at == view.ids.end() ? 0 : at - view.ids.begin());
     }
@@ -348,7 +348,7 @@ std::optional<Planner::Fault> Planner::rehearse(std::uint64_t step_id, const std
   return with_view(step_id, runnable, lookahead, cache, judge);
 }
 
-// The scheduler's plan, checked.
+// Asks the scheduler for a plan and checks it.
 Planner::Answer Planner::ask_scheduler(const View& view, const mortise_schedule_view& abi_view) {
   PlanArrays arrays(view.lookahead);
   const mortise_schedule_view shown = abi_view;  // a copy: what the host reads afterwards is its own
@@ -356,13 +356,13 @@ Planner::Answer Planner::ask_scheduler(const View& view, const mortise_schedule_
   Answer answer;
   answer.result = scheduler_.try_call<&mortise_scheduler_table::plan>("plan", &shown, &given);
   if (!answer.result.ok()) return answer;
-  // Of the struct the counts alone are the scheduler's to set; it may have overwritten the pointers.
+  // Only the counts are the scheduler's to set. It may have overwritten the pointers.
   mortise_schedule_plan plan = arrays.abi();
   plan.num_scheduled = given.num_scheduled;
   plan.num_preempted = given.num_preempted;
   plan.num_pins = given.num_pins;
   if (std::optional<Fault> breach = find_breach(view, abi_view, plan)) {
-    // What the pins and the sharing of blocks leave no room for is no fault of the scheduler.
+    // An empty plan is no breach if only pins leave no room.
     const bool is_empty = plan.num_scheduled == 0 && plan.num_preempted == 0;
     if (!is_empty || !first_come_first_served(view, abi_view).drop_pins) answer.breach = std::move(breach);
     return answer;
@@ -406,7 +406,7 @@ std::optional<std::string> Planner::breach() const {
   return fmt::format("{} plans could not be used, the last one because of: {}", num_rejected_, last_breach_);
 }
 
-// A sequence that the scheduler starves.
+// Returns a sequence that the scheduler starves, if there is one.
 std::optional<StarvationWatch::Starved> Planner::find_starved(const View& view, const mortise_schedule_view& abi_view,
                                                               const StepPlan& plan, bool is_carried_out) {
   std::vector<char> scheduled(view.live.size(), 0), starts(is_carried_out ? 0 : view.live.size(), 0);
@@ -414,7 +414,7 @@ std::optional<StarvationWatch::Starved> Planner::find_starved(const View& view, 
   watched.starts = starts;
   watched.rows = limits_.max_batched_tokens;
   watched.places = limits_.max_num_seqs;
-  PlanBlocks blocks(abi_view);  // preempts nobody: what a plan that does leaves is not looked at
+  PlanBlocks blocks(abi_view);  // without preemptions: a plan that preempts is handled below
   for (const PlannedSequence& planned : plan.scheduled) {
     // Ids grow in order of arrival, which is the view's.
     const auto i =
@@ -434,7 +434,7 @@ std::optional<StarvationWatch::Starved> Planner::find_starved(const View& view, 
     // Running sequences keep the blocks for their known tokens and one more each; these do not count as room.
     watched.blocks -= std::max<std::int64_t>(0, view.blocks_for(i, view.remaining(i)) - view.held[i]) + 1;
   }
-  if (!plan.preempted.empty()) watched.blocks = -1;  // whoever preempts has no room to give
+  if (!plan.preempted.empty()) watched.blocks = -1;  // a plan that preempts has no room left
   const auto need = [&](std::size_t i) -> SequenceNeed {
     const Sequence& sequence = *view.live[i];
     const std::int32_t to_generate = std::max(0, sequence.max_tokens - sequence.num_generated());
@@ -444,7 +444,8 @@ std::optional<StarvationWatch::Starved> Planner::find_starved(const View& view, 
   return starvation_.look(watched, need);
 }
 
-// Sequence `first` always runs, if need be with the blocks of the latest; then whoever fits, in order of arrival.
+// Sequence `first` always runs; if blocks are lacking, the latest sequences are preempted. Then all sequences that fit
+// run, in order of arrival.
 StepPlan Planner::first_come_first_served(const View& view, const mortise_schedule_view& abi_view,
                                           std::size_t first) const {
   StepPlan result;
@@ -478,7 +479,7 @@ StepPlan Planner::first_come_first_served(const View& view, const mortise_schedu
       --num_running;
     }
     if (is_first && last == 1 && short_of_room()) {
-      // Alone it fits, when the pinned blocks are free, too.
+      // Alone it fits, once the pinned blocks are free.
       const std::int64_t num_free = limits_.num_blocks - (view.running(i) ? view.held[i] : 0);
       blocks.take(blocks.num_free() - num_free);
       result.drop_pins = true;

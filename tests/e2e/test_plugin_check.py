@@ -42,6 +42,7 @@ def test_a_case_runs_alone_and_again(mortise):
 
 @pytest.mark.parametrize("args, text", [
     ((), "name a plugin file, or --list"),
+    (("{plugin}x",), "fcfs.sox is no file; name the .so that your build made"),
     (("{plugin}", "--case", "scheduler.nothing"), "there is no case 'scheduler.nothing'; --list shows all"),
     (("{plugin}", "--component", "other"), "has no component 'other'"),
     (("{plugin}", "--options", "{{"), "--options"),

@@ -8,6 +8,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   try {
     const mortise::ElfExports exports = mortise::read_elf_exports({reinterpret_cast<const char*>(data), size});
     require(exports.unique.size() <= exports.symbols.size());
+    require(mortise::read_elf_properties({reinterpret_cast<const char*>(data), size}).libraries.size() <= 1000);
   } catch (const mortise::Error& error) {
     require(*error.what() != '\0');
   }

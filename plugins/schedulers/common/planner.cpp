@@ -31,7 +31,7 @@ Planner::Planner(const mortise_schedule_view& view, const Limits& limits, std::s
   }
 }
 
-// Tokens with KV after a run of n; one that reaches the known end also writes the drafts granted so far.
+// Tokens with KV after a run of n tokens. A run to the last known token also writes the drafts granted so far.
 int64_t Planner::end_of(int32_t i, int32_t n) const {
   return int64_t{start(i)} + n + (n == remaining(i) ? drafts_[i] : 0);
 }
@@ -40,7 +40,7 @@ int64_t Planner::end_of(int32_t i, int32_t n) const {
 // cut, a run that would end without room for them stops one token short.
 int32_t Planner::largest_run(int32_t i, int64_t free_blocks) const {
   const int64_t held = running(i) ? view_.blocks_held[i] : start(i) / view_.block_size;  // full blocks only
-  // What a waiting sequence takes for the tokens in its full cached blocks alone.
+  // The free blocks that a waiting sequence takes for its full cached blocks alone.
   const int64_t cached_blocks = running(i) ? 0 : cost(i, held * view_.block_size);
   if (cached_blocks > free_blocks) return 0;
   const int64_t slots = (held + free_blocks - cached_blocks) * view_.block_size - start(i);
@@ -72,7 +72,7 @@ void Planner::grant_drafts(int32_t i) {
   blocks_.take(cost(i, end + drafts) - before);
 }
 
-// Before anybody loses its blocks: drafts give up theirs. False: there were none to give up.
+// Takes back all granted drafts, before a sequence is preempted. Returns false if there were none.
 bool Planner::withdraw_drafts() {
   if (!cuts_drafts_) return false;
   bool any = false;
@@ -87,7 +87,7 @@ bool Planner::withdraw_drafts() {
   return any;
 }
 
-// Gives up the blocks of a running sequence, and its place in this step if it had got one.
+// Preempts a running sequence, and removes it from the plan if it is in it.
 void Planner::preempt(int32_t i) {
   if (new_tokens_[i] > 0) {
     rows_left_ += rows(i, new_tokens_[i]);
@@ -108,7 +108,7 @@ int32_t Planner::last_running() const {
   return *found;  // REQUIRES: there is one
 }
 
-// Schedules a running sequence, if need be with the blocks of those after it.
+// Schedules running sequence `i`. If blocks are lacking, preempts running sequences that come later in the order.
 void Planner::serve(int32_t i) {
   if (is_preempted_[i] || remaining(i) < 1 || num_scheduled_ == seq_budget_) return;
   if (largest_run(i, view_.num_blocks) < 1) return;  // no rows left: more blocks would not help
@@ -119,9 +119,9 @@ void Planner::serve(int32_t i) {
       continue;
     }
     const int32_t victim = last_running();
-    // It keeps its blocks and waits for those before it to end, or to take its blocks.
+    // No later sequence is left: `i` keeps its blocks and waits.
     if (victim == i) return;
-    // A sequence that this plan admitted may count on cached blocks of the victim. The next step is soon enough.
+    // An admitted sequence may count on cached blocks of the victim, so nothing is preempted in this step.
     if (num_admitted_ > 0 && preempted_.empty()) return;
     preempt(victim);
     n = largest_run(i, blocks_.num_free());
@@ -129,14 +129,14 @@ void Planner::serve(int32_t i) {
   take(i, n);
 }
 
-// Blocks that a running sequence will ask for beyond this step: for the rest of its known tokens, and the next one.
+// Blocks that `i` will need after this step: for the rest of its known tokens, and one more.
 int64_t Planner::still_needed(int32_t i) const {
   const int64_t whole = cost(i, end_of(i, remaining(i)));
   const int64_t taken = new_tokens_[i] > 0 ? cost(i, end_of(i, new_tokens_[i])) : 0;
   return std::max<int64_t>(0, whole - taken) + 1;
 }
 
-// Room for `i` is there, or can be had from running sequences of worse priority.
+// Whether `i` fits now, or after preempting running sequences of worse priority.
 bool Planner::can_displace(int32_t i) const {
   int64_t reserve = 0, gain = 0;
   bool place = num_running_ < seq_budget_;
@@ -157,7 +157,7 @@ bool Planner::can_displace(int32_t i) const {
   return place && blocks_for(end, view_.block_size) <= blocks_.num_free() - reserve + gain;
 }
 
-// Waiting sequences of better priority than a running one do not wait for it to end.
+// Admits waiting sequences of better priority than a running one, and preempts for them if needed.
 void Planner::admit_urgent() {
   for (const int32_t i : order_) {
     if (running(i) || remaining(i) < 1) continue;
@@ -187,7 +187,7 @@ void Planner::admit_waiting() {
     reserve += keep_free_[place];
     if (running(i) || new_tokens_[i] > 0 || remaining(i) < 1) continue;
     if (num_running_ >= seq_budget_ || num_scheduled_ >= seq_budget_ || rows_left_ < 1) return;
-    // Alone it need not leave room for anybody: the host has checked that it fits the pool.
+    // The only sequence of a plan needs no reserve: the host has checked that it fits the pool.
     const bool alone = num_scheduled_ == 0;
     if (!alone && cost(i, end_of(i, remaining(i))) > blocks_.num_free() - reserve) return;
     const int32_t n = largest_run(i, blocks_.num_free());
@@ -208,7 +208,7 @@ void Planner::plan() {
   for (const int32_t i : order_) {
     if (running(i) && remaining(i) > 1) serve(i);
   }
-  // Whoever preempts is short of blocks: what is left of them belongs to it.
+  // After a preemption the free blocks belong to the sequence that it was made for, so nothing is admitted.
   if (preempted_.empty()) admit_waiting();
   if (!drafts_wanted_) return;
   for (const int32_t i : order_) {

@@ -1,6 +1,7 @@
 // runtime/cli/plugin/check.cpp: `mortise plugin check FILE`: the conformance suite.
 #include <CLI/CLI.hpp>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -71,6 +72,9 @@ nlohmann::json read_options(const std::string& text) {
 void check_plugin(Arguments& arguments) {
   if (arguments.lists) return list_cases();
   if (arguments.check.file.empty()) fail("plugin check: name a plugin file, or --list");
+  if (!std::filesystem::is_regular_file(arguments.check.file)) {
+    fail("plugin check: {} is no file; name the .so that your build made", arguments.check.file.string());
+  }
   arguments.check.level = level_of(arguments.level);
   if (!arguments.options.empty()) arguments.check.options = read_options(arguments.options);
   if (!arguments.line.empty()) apply_reproduce_line(arguments.line, arguments.check, arguments.selection);
