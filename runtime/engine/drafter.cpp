@@ -66,7 +66,7 @@ void Drafter::broke_bound(const Sequence& sequence, const std::string& why) {
   messages_.warn(proposer().name, "propose", MORTISE_OK, why, kStepWithout);
 }
 
-std::optional<std::string> Drafter::breach() const {
+std::optional<std::string> Drafter::why_replace() const {
   if (!usable()) return proposer().health->reason();
   if (num_failures_ < kMostFailures) return std::nullopt;
   return fmt::format("{} has failed {} times, the last time in {}", proposer().name, num_failures_, last_failure_);

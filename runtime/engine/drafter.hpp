@@ -59,7 +59,7 @@ class Drafter {
   const std::optional<Failure>& first_failure() const { return first_failure_; }
   // Why the proposer should be replaced: it has failed for good, or has failed kMostFailures times. nullopt: it may go
   // on.
-  std::optional<std::string> breach() const;
+  std::optional<std::string> why_replace() const;
   // Sequences that the proposer keeps state for; 0 if it does not say.
   std::uint64_t num_sequences() const;
 

@@ -247,9 +247,9 @@ std::optional<Drafting::Failure> Drafting::first_failure() const {
   return std::nullopt;
 }
 
-std::optional<std::string> Drafting::breach() const {
+std::optional<std::string> Drafting::why_replace() const {
   for (const Drafter& drafter : drafters_) {
-    if (std::optional<std::string> why = drafter.breach()) return why;
+    if (std::optional<std::string> why = drafter.why_replace()) return why;
   }
   return std::nullopt;
 }

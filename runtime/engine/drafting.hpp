@@ -73,8 +73,8 @@ class Drafting {
     Drafter::Failure failure;
   };
   std::optional<Failure> first_failure() const;
-  std::optional<std::string> breach() const;  // the first Drafter::breach of any proposer
-  std::uint64_t num_sequences() const;        // that proposers keep state for; a proposer that does not say counts 0
+  std::optional<std::string> why_replace() const;  // the first Drafter::why_replace of any proposer
+  std::uint64_t num_sequences() const;  // that proposers keep state for; a proposer that does not say counts 0
 
  private:
   std::int32_t room_for_drafts(const Sequence& sequence) const;

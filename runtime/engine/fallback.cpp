@@ -25,9 +25,9 @@ std::optional<std::pair<PartKind, std::string>> Engine::find_broken() const {
   for (const auto& [kind, fallback] : fallbacks_) {
     std::optional<std::string> why;
     if (kind == PartKind::kScheduler) {
-      why = setup_->planner->breach();
+      why = setup_->planner->why_replace();
     } else if (kind == PartKind::kProposer) {
-      why = setup_->drafting->breach();
+      why = setup_->drafting->why_replace();
     } else {
       const auto parts = setup_->execution->snapshot();
       const StepPart part = step_part(parts->shards.front(), kind);

@@ -171,19 +171,19 @@ struct EventArrays {
 
 // What is wrong with a plan, or nothing. `View` is Planner::View, `abi_view` what the scheduler saw of it.
 template <typename View>
-std::optional<Planner::Fault> find_breach(const View& view, const mortise_schedule_view& abi_view,
-                                          const mortise_schedule_plan& plan) {
-  using Fault = Planner::Fault;
+std::optional<Planner::Breach> find_breach(const View& view, const mortise_schedule_view& abi_view,
+                                           const mortise_schedule_plan& plan) {
+  using Breach = Planner::Breach;
   const auto size = static_cast<std::int32_t>(view.live.size());
   const auto of = [&](std::int32_t index) { return view.ids[static_cast<std::size_t>(index)]; };
   if (plan.num_scheduled < 0 || plan.num_scheduled > size || plan.num_preempted < 0 || plan.num_preempted > size) {
-    return Fault{
+    return Breach{
         fmt::format("{} scheduled and {} preempted of {} sequences", plan.num_scheduled, plan.num_preempted, size), {}};
   }
   if (plan.num_pins < 0 || plan.num_pins > size) {
-    return Fault{fmt::format("{} pins of {} sequences", plan.num_pins, size), {}};
+    return Breach{fmt::format("{} pins of {} sequences", plan.num_pins, size), {}};
   }
-  if (plan.num_scheduled == 0) return Fault{"nothing is scheduled although sequences wait", {}};
+  if (plan.num_scheduled == 0) return Breach{"nothing is scheduled although sequences wait", {}};
   std::vector<char> seen(view.live.size(), 0);
   PlanBlocks blocks(abi_view);
   std::int64_t rows = 0;
@@ -191,23 +191,23 @@ std::optional<Planner::Fault> find_breach(const View& view, const mortise_schedu
   const auto take = [&](std::int32_t index) { return index >= 0 && index < size && !std::exchange(seen[index], 1); };
   for (std::int32_t i = 0; i < plan.num_preempted; ++i) {
     const std::int32_t index = plan.preempted[i];
-    if (!take(index)) return Fault{fmt::format("preempted[{}] = {} is out of range or given twice", i, index), {}};
-    if (!view.running(index)) return Fault{fmt::format("preempted[{}] = {} does not run", i, index), of(index)};
+    if (!take(index)) return Breach{fmt::format("preempted[{}] = {} is out of range or given twice", i, index), {}};
+    if (!view.running(index)) return Breach{fmt::format("preempted[{}] = {} does not run", i, index), of(index)};
     blocks.preempt(index);
     --num_running;
   }
   for (std::int32_t i = 0; i < plan.num_scheduled; ++i) {
     const std::int32_t index = plan.seqs[i];
     const std::int32_t n = plan.num_new_tokens[i];
-    if (!take(index)) return Fault{fmt::format("seqs[{}] = {} is out of range or given twice", i, index), {}};
+    if (!take(index)) return Breach{fmt::format("seqs[{}] = {} is out of range or given twice", i, index), {}};
     if (n < 1 || n > view.remaining(index)) {
-      return Fault{fmt::format("num_new_tokens[{}] = {}, but {} tokens are to be run", i, n, view.remaining(index)),
-                   of(index)};
+      return Breach{fmt::format("num_new_tokens[{}] = {}, but {} tokens are to be run", i, n, view.remaining(index)),
+                    of(index)};
     }
     const std::int32_t granted = plan.max_drafts[index], lookahead = view.lookahead[index];
     const std::int32_t least = view.drafts(index, n, view.least_drafts(index));
     if (granted < least || granted > lookahead) {
-      return Fault{
+      return Breach{
           fmt::format("max_drafts[{}] = {}, but the sequence may have {} to {}", index, granted, least, lookahead),
           of(index)};
     }
@@ -218,21 +218,21 @@ std::optional<Planner::Fault> find_breach(const View& view, const mortise_schedu
   }
   for (std::int32_t i = 0; i < plan.num_pins; ++i) {
     const std::int32_t index = plan.pins[i];
-    if (index < 0 || index >= size) return Fault{fmt::format("pins[{}] = {} is out of range", i, index), {}};
+    if (index < 0 || index >= size) return Breach{fmt::format("pins[{}] = {} is out of range", i, index), {}};
     if (plan.pin_tokens[i] < 0 || plan.pin_tokens[i] > view.num_tokens[index]) {
-      return Fault{fmt::format("pin_tokens[{}] = {}, but the sequence has {} tokens", i, plan.pin_tokens[i],
-                               view.num_tokens[index]),
-                   of(index)};
+      return Breach{fmt::format("pin_tokens[{}] = {}, but the sequence has {} tokens", i, plan.pin_tokens[i],
+                                view.num_tokens[index]),
+                    of(index)};
     }
   }
   if (rows > view.limits.max_batched_tokens) {
-    return Fault{fmt::format("{} rows, but max_batched_tokens is {}", rows, view.limits.max_batched_tokens), {}};
+    return Breach{fmt::format("{} rows, but max_batched_tokens is {}", rows, view.limits.max_batched_tokens), {}};
   }
   if (num_running > view.limits.max_num_seqs) {
-    return Fault{fmt::format("{} sequences would run, but max_num_seqs is {}", num_running, view.limits.max_num_seqs),
-                 {}};
+    return Breach{fmt::format("{} sequences would run, but max_num_seqs is {}", num_running, view.limits.max_num_seqs),
+                  {}};
   }
-  if (blocks.num_free() < 0) return Fault{fmt::format("{} blocks more than are free", -blocks.num_free()), {}};
+  if (blocks.num_free() < 0) return Breach{fmt::format("{} blocks more than are free", -blocks.num_free()), {}};
   return std::nullopt;
 }
 
@@ -330,20 +330,20 @@ StepPlan Planner::plan(std::uint64_t step_id, const std::vector<Sequence*>& runn
   return with_view(step_id, runnable, lookahead, cache, choose);
 }
 
-std::optional<Planner::Fault> Planner::rehearse(std::uint64_t step_id, const std::vector<Sequence*>& runnable,
-                                                const std::vector<std::int32_t>& lookahead, const KvCache& cache) {
+std::optional<Planner::Breach> Planner::rehearse(std::uint64_t step_id, const std::vector<Sequence*>& runnable,
+                                                 const std::vector<std::int32_t>& lookahead, const KvCache& cache) {
   const auto failure = [](const char* function, const CallResult& result) {
-    return Fault{fmt::format("{} failed: {} ({})", function, result.error.message, status_name(result.status)), {}};
+    return Breach{fmt::format("{} failed: {} ({})", function, result.error.message, status_name(result.status)), {}};
   };
   const auto judge = [&](const View& view, const mortise_schedule_view& abi_view,
-                         const CallResult& sent) -> std::optional<Fault> {
+                         const CallResult& sent) -> std::optional<Breach> {
     if (!sent.ok()) return failure("events", sent);
     Answer answer = ask_scheduler(view, abi_view);
     if (!answer.result.ok()) return failure("plan", answer.result);
     if (!answer.plan) return answer.breach;
     const auto starved = find_starved(view, abi_view, *answer.plan, /*is_carried_out=*/false);
     if (!starved) return std::nullopt;
-    return Fault{starved->why, view.ids[starved->index]};
+    return Breach{starved->why, view.ids[starved->index]};
   };
   return with_view(step_id, runnable, lookahead, cache, judge);
 }
@@ -361,7 +361,7 @@ Planner::Answer Planner::ask_scheduler(const View& view, const mortise_schedule_
   plan.num_scheduled = given.num_scheduled;
   plan.num_preempted = given.num_preempted;
   plan.num_pins = given.num_pins;
-  if (std::optional<Fault> breach = find_breach(view, abi_view, plan)) {
+  if (std::optional<Breach> breach = find_breach(view, abi_view, plan)) {
     // An empty plan is no breach if only pins leave no room.
     const bool is_empty = plan.num_scheduled == 0 && plan.num_preempted == 0;
     if (!is_empty || !first_come_first_served(view, abi_view).drop_pins) answer.breach = std::move(breach);
@@ -399,7 +399,7 @@ void Planner::remember_breach(const std::string& what) {
   last_breach_ = fmt::format("{}: {}", scheduler_.name, what);
 }
 
-std::optional<std::string> Planner::breach() const {
+std::optional<std::string> Planner::why_replace() const {
   if (scheduler_.health->failed()) return scheduler_.health->reason();
   if (num_starved_ > 0) return last_breach_;
   if (num_rejected_ < kMostBreaches) return std::nullopt;

@@ -57,7 +57,7 @@ class Planner {
                 const std::vector<std::int32_t>& lookahead, const KvCache& cache);
 
   // A bound that a plan breaks.
-  struct Fault {
+  struct Breach {
     std::string why;
     std::optional<std::uint64_t> seq_id;  // the sequence at fault; nullopt: the plan as a whole
   };
@@ -65,15 +65,15 @@ class Planner {
   // and checks it by the same rules; nullopt: it is good. These plans never run, so the first plan that schedules a
   // waiting sequence counts as its start, and later plans do not. The candidate's pins are not kept, and it is told of
   // none.
-  std::optional<Fault> rehearse(std::uint64_t step_id, const std::vector<Sequence*>& runnable,
-                                const std::vector<std::int32_t>& lookahead, const KvCache& cache);
+  std::optional<Breach> rehearse(std::uint64_t step_id, const std::vector<Sequence*>& runnable,
+                                 const std::vector<std::int32_t>& lookahead, const KvCache& cache);
 
   const ActiveScheduler& scheduler() const { return scheduler_; }
   std::uint64_t num_rejected_plans() const { return num_rejected_; }
   std::uint64_t num_starved() const { return num_starved_; }  // starved sequences that the host ran itself
   // Why the scheduler should be replaced: it has failed, starved a sequence, or kMostBreaches of its plans were not
   // usable. nullopt: it may go on.
-  std::optional<std::string> breach() const;
+  std::optional<std::string> why_replace() const;
 
  private:
   struct View;
@@ -93,7 +93,7 @@ class Planner {
   struct Answer {
     std::optional<StepPlan> plan;
     CallResult result;
-    std::optional<Fault> breach;
+    std::optional<Breach> breach;
   };
   Answer ask_scheduler(const View& view, const mortise_schedule_view& abi_view);
   std::optional<StepPlan> usable_plan(Answer answer);

@@ -110,14 +110,14 @@ void VerifiedSwap::plan(std::uint64_t step_id, const std::vector<Sequence*>& run
   has_planned_ = true;
   if (!planner_ || is_over()) return;
   const double begin = steady_seconds();
-  const std::optional<Planner::Fault> fault = planner_->rehearse(step_id, runnable, lookahead, cache);
+  const std::optional<Planner::Breach> breach = planner_->rehearse(step_id, runnable, lookahead, cache);
   plans_.candidate_s += steady_seconds() - begin;
   plans_.serving_s += serving_s;
   ++plans_.num_plans;
-  if (!fault) return;
+  if (!breach) return;
   SwapDifference difference{.part = candidate_.parts.scheduler.name};
-  difference.difference.failure = "its plan is refused: " + fault->why;
-  differs(std::move(difference), fault->seq_id);
+  difference.difference.failure = "its plan is refused: " + breach->why;
+  differs(std::move(difference), breach->seq_id);
 }
 
 void VerifiedSwap::propose(const mortise_step& step, std::span<const ScheduledSequence> scheduled) {
