@@ -170,7 +170,7 @@ std::unique_ptr<AnswerStream> Service::stream(const std::string& url, const nloh
   read_resumed_tokens(Body(body), last_event_id.has_value(), work.requests);
   for (Request& request : work.requests) {
     stamp.put_on(request);
-    engine_.check(request);  // before the writer sees it, which expects a first token
+    engine_.check(request);  // here, because the writer expects a first token
   }
   if (work.num_guided_lists > 0) fail("choice_logprobs is not streamed; leave out stream, or choice_logprobs");
   nlohmann::ordered_json head = answer_head(work.id_prefix, work.chunk_object, info_, stamp);

@@ -5,8 +5,8 @@
 // error into an Error, and C++ is entered from Lua only through lua_barrier, which turns a std::exception into a Lua
 // error.
 //
-// Limits: Lua instructions are counted. Memory that is taken and calls, also of C functions, count as further
-// instructions, because they make an instruction long. So a script meets the limit at the same place on every machine.
+// Limits: Lua instructions are counted. An instruction that allocates memory or calls a function, including a C
+// function, counts as several, because it takes longer. So a script meets the limit at the same place on every machine.
 // Other long operations (comparing long texts, for instance) are bounded by the thread's CPU time. Both limits are
 // checked between instructions, so neither interrupts a C function. lua_bounded.hpp keeps most library functions from
 // running long within one call. The pattern functions still can; callback_thread.hpp bounds the wait for callbacks that

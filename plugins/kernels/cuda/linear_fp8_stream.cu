@@ -3,9 +3,9 @@
 // The weights of a group and the rows of x come in pieces along K into two rings, each filled by its own warp; the
 // multiplying warps go along K together.
 //
-// With few warps the chain of products is the limit, so nothing else may be in it: fragments are loaded half a chunk
-// ahead, and barriers asked ahead (o of an 8B model: 13 -> 10.5 us on an H100). To hold all of a single row of x in
-// shared memory saves 2 %, not kept.
+// With few warps the chain of dependent products limits the speed, so each warp loads its fragments half a chunk ahead
+// and tests its barriers ahead (o of an 8B model: 13 -> 10.5 us on an H100). Keeping a whole row of x in shared memory
+// would save 2 % of a product with one row; the kernel does not.
 #include "kernels/cuda/linear_fp8_stream.hpp"
 
 #include <algorithm>
@@ -62,7 +62,8 @@ struct Fragments {
 #pragma unroll
     for (int i = 0; i < kTogether; ++i) load_matrices(x[i], rows + (unit ^ i * kFp8Step * 2));
   }
-  // Calls load() after the first instruction: before it, the wait for these operands would be one for those as well.
+  // Calls load(), which loads the next operands, after the first instruction. Called earlier, the first instruction would
+  // wait for the next operands too.
   template <class Load>
   __device__ __forceinline__ void multiply(float (&d)[4], const Load& load) const {
     const std::uint32_t words[kTogether] = {w.x, w.y, w.z, w.w};
