@@ -1,7 +1,11 @@
 #include "conformance/behaviour.hpp"
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include <sstream>
 
+#include "conformance/attention_scene.hpp"
 #include "conformance/proposer_driver.hpp"
 #include "conformance/scheduler_driver.hpp"
 
@@ -19,14 +23,35 @@ std::string scheduling(Part& part, std::uint64_t seed) {
   return journal;
 }
 
+// A line for each row of three steps of two sequences: where it is, and a hash of its bits.
+std::string attending(Subject& subject, Part& part, std::uint64_t seed) {
+  AttentionScene scene(subject.device(), part, {}, usual_sizes().num_blocks);
+  std::string journal;
+  const auto note = [&](const OutputRows& rows) {
+    for (const auto& [place, row] : rows) {
+      journal += fmt::format("sequence {}, position {}: {:016x}\n", place.first, place.second,
+                             XXH3_64bits(row.data(), row.size()));
+    }
+  };
+  std::vector<std::int32_t> tokens(70);
+  for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<std::int32_t>((seed + 7 * i) % 500);
+  const std::size_t one = scene.add(tokens), other = scene.add({tokens.begin() + 20, tokens.end()});
+  note(scene.prefill(one));
+  note(scene.step({{other, 0, 30}, {one, 69, 1}}));
+  note(scene.step({{one, 66, 4}, {other, 30, 20}}, {.padding = 2}));
+  return journal;
+}
+
 }  // namespace
 
-std::string behaviour(Part& part, std::uint64_t seed) {
+std::string behaviour(Subject& subject, Part& part, std::uint64_t seed) {
   switch (part.component().kind) {
     case PartKind::kScheduler:
       return scheduling(part, seed);
     case PartKind::kProposer:
       return drafts_of_texts(part, seed);
+    case PartKind::kAttention:
+      return attending(subject, part, seed);
     default:
       throw NotApplicable("there is no scenario for this kind");
   }

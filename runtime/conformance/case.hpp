@@ -66,5 +66,6 @@ std::span<const Case> life_cases();
 std::span<const Case> behaviour_cases();
 std::span<const Case> scheduler_cases();
 std::span<const Case> proposer_cases();
+std::span<const Case> attention_cases();
 
 }  // namespace mortise::conformance

@@ -132,7 +132,7 @@ void keeps_the_float_environment(Subject& subject) {
   for (const int mode : {FE_TONEAREST, FE_UPWARD}) {
     std::fesetround(mode);
     try {
-      behaviour(*part, 1);
+      behaviour(subject, *part, 1);
     } catch (const NotApplicable&) {  // create and activate have run all the same
     }
     const int now = std::fegetround();
@@ -147,7 +147,7 @@ void says_how_many_sequences_it_has(Subject& subject) {
   if (table == nullptr) throw NotApplicable("it has no extension " MORTISE_EXT_SEQUENCES);
   expect(table->num_sequences(part->handle<void>()) == 0, "a new instance has {} sequences",
          table->num_sequences(part->handle<void>()));
-  behaviour(*part, 3);
+  behaviour(subject, *part, 3);
   expect(table->num_sequences(part->handle<void>()) == 0, "all sequences have ended, and state of {} is kept",
          table->num_sequences(part->handle<void>()));
 }

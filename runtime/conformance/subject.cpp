@@ -33,18 +33,8 @@ mortise_activate_args usual_sizes() {
 Subject::Subject(const CheckOptions& check, std::string component, const char* case_name)
     : check_(check),
       component_(std::move(component)),
-      random_(XXH3_64bits_withSeed(case_name, std::strlen(case_name), check.seed)) {
-  dims_.struct_size = sizeof dims_;
-  dims_.num_layers = 2;
-  dims_.hidden_size = 128;
-  dims_.num_heads = 4;
-  dims_.num_kv_heads = 2;
-  dims_.head_dim = 32;
-  dims_.vocab_size = kVocabSize;
-  dims_.max_model_len = usual_sizes().max_model_len;
-  dims_.dtype = MORTISE_BF16;
-  dims_.attention_scale = 0.25f;
-}
+      random_(XXH3_64bits_withSeed(case_name, std::strlen(case_name), check.seed)),
+      dims_(AttentionShape().dims()) {}
 
 const PluginFile& Subject::file() {
   return load_plugin_file(check_.file);

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "conformance/attention_shape.hpp"
 #include "conformance/part.hpp"
 #include "loader/part_instance.hpp"
 #include "loader/plugin_file.hpp"
@@ -54,6 +55,8 @@ class Subject {
   // The same, bound and activated, ready for steps.
   std::unique_ptr<Part> make_active(PartSetup setup);
   std::unique_ptr<Part> make_active() { return make_active(setup()); }
+  // A device that the attention serves, opened at the first call. Throws NotApplicable if there is none.
+  const PartInstance& device();
   // Makes the binding calls of the kind; OK where there are none.
   Answer bind(Part& part);
   // Binds and activates. Throws CaseFailed if that fails.
@@ -64,9 +67,8 @@ class Subject {
   const std::string component_;
   std::mt19937_64 random_;
   Answer bind_attention(Part& part);
-  const PartInstance& device();
 
-  mortise_model_dims dims_{};  // of the model that the part serves
+  const mortise_model_dims dims_;  // of the model that the part serves
   std::unique_ptr<PartInstance>
       device_;          // opened when it is needed first; never closed, as parts use it until they end
   void* kv_ = nullptr;  // memory of the device for the KV of an attention; ends with the process
@@ -77,8 +79,5 @@ mortise_activate_args usual_sizes();
 
 // What the entry of a plugin gets from this host.
 mortise_entry_args entry_args();
-
-// Vocabulary of the target model of proposers.
-inline constexpr std::int32_t kVocabSize = 512;
 
 }  // namespace mortise::conformance

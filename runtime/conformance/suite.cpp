@@ -42,7 +42,7 @@ std::span<const Case> all_cases() {
   static const std::vector<Case> all = [] {
     std::vector<Case> cases;
     for (const auto some : {file_cases(), module_cases(), option_cases(), life_cases(), behaviour_cases(),
-                            scheduler_cases(), proposer_cases()}) {
+                            scheduler_cases(), proposer_cases(), attention_cases()}) {
       cases.insert(cases.end(), some.begin(), some.end());
     }
     return cases;

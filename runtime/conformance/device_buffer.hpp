@@ -1,0 +1,52 @@
+// runtime/conformance/device_buffer.hpp: device memory with guard bytes on both sides, so that a part that writes
+// beyond it is found on a GPU, too, where there are no guard pages.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "loader/part_instance.hpp"
+
+namespace mortise::conformance {
+
+// Memory of a device for one array. Invariant: kGuard bytes before and after the array belong to nobody and hold one
+// pattern. Used by one thread. Throws an Error where the device fails.
+class DeviceBuffer {
+ public:
+  static constexpr std::size_t kGuard = 512;
+
+  // The array is filled with `fill`; 256-byte aligned. `device` outlives the buffer.
+  DeviceBuffer(const PartInstance& device, std::size_t bytes, std::uint8_t fill = 0xa5);
+  template <typename T>
+  DeviceBuffer(const PartInstance& device, std::span<const T> values) : DeviceBuffer(device, values.size_bytes()) {
+    write(values.data());
+  }
+  ~DeviceBuffer();
+  DeviceBuffer(const DeviceBuffer&) = delete;
+  DeviceBuffer& operator=(const DeviceBuffer&) = delete;
+
+  template <typename T = void>
+  T* data() const {
+    return static_cast<T*>(array_);
+  }
+  std::size_t size() const { return bytes_; }  // in bytes
+  void write(const void* from);                // all of the array
+  std::vector<std::uint8_t> read() const;      // waits for the work of the default stream
+  // Throws CaseFailed if a guard byte has changed. `name`: "the KV cache".
+  void expect_guards(const char* name) const;
+
+ private:
+  void copy(void* to, const void* from, std::size_t bytes) const;
+
+  const PartInstance& device_;
+  std::size_t bytes_;
+  std::uint8_t* memory_ = nullptr;
+  void* array_ = nullptr;
+};
+
+// Whether the device computes in host memory.
+bool has_host_memory(const PartInstance& device);
+
+}  // namespace mortise::conformance
