@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <memory>
 #include <mutex>
 #include <thread>
 
@@ -110,20 +111,23 @@ class StreamTest : public ServiceTest {
     body["stream"] = true;
     if (url == kCompletions) body.emplace("prompt", kPrompt);
     if (url == kChat) body.emplace("messages", Json::parse(R"([{"role": "user", "content": "xq"}])"));
-    std::mutex mutex;
-    std::condition_variable changed;
-    int num_woken = 0;
-    const auto answers = service->stream(url, body, last_id, [&] {
-      const std::lock_guard lock(mutex);
-      ++num_woken;
-      changed.notify_one();
+    struct Bell {
+      std::mutex mutex;
+      std::condition_variable changed;
+      int num_rung = 0;
+    };
+    const auto bell = std::make_shared<Bell>();  // a call of `wake` may still run when the stream has ended
+    const auto answers = service->stream(url, body, last_id, [bell] {
+      const std::lock_guard lock(bell->mutex);
+      ++bell->num_rung;
+      bell->changed.notify_one();
     });
     if (patient) wait_until_idle();
     std::string text;
     while (answers->take(text) == StreamState::kOpen) {
-      std::unique_lock lock(mutex);
-      changed.wait(lock, [&] { return num_woken > 0; });
-      num_woken = 0;
+      std::unique_lock lock(bell->mutex);
+      bell->changed.wait(lock, [&] { return bell->num_rung > 0; });
+      bell->num_rung = 0;
     }
     return parse(text);
   }
