@@ -4,20 +4,14 @@
 #include <cstring>
 #include <numeric>
 
-#include "mortise/device.hpp"
+#include "conformance/device_matrix.hpp"
 #include "mortise/numerics.h"
+#include "mortise/plugin.hpp"
 
 namespace mortise::conformance {
 namespace {
 
 constexpr std::uint8_t kUnwritten = 0x7b;  // what an output holds before the attention writes it
-
-template <typename Call>
-void on(const PartInstance& device, const char* function, const Call& call) {
-  device.perform(function, [&](mortise_error* error) {
-    return call(*device.table<mortise_device_table>(), device.handle<mortise_device>(), error);
-  });
-}
 
 std::vector<std::uint8_t> stored(const AttentionShape& shape, const std::vector<float>& values) {
   std::vector<std::uint8_t> bytes(values.size() * shape.element_bytes());
@@ -25,25 +19,8 @@ std::vector<std::uint8_t> stored(const AttentionShape& shape, const std::vector<
   return bytes;
 }
 
-std::shared_ptr<mortise_weight> prepare_norm(const PartInstance& device, const AttentionShape& shape, RowOf row) {
-  std::vector<std::uint8_t> bytes = stored(shape, norm_weight(shape, row));
-  mortise_tensor tensor = make_tensor(bytes.data(), shape.dtype, 1, shape.head_dim);
-  tensor.ndim = 1;
-  tensor.shape[0] = shape.head_dim;
-  tensor.shape[1] = tensor.stride[0] = 1;
-  const mortise_tensor* const part = &tensor;
-  auto source = sized<mortise_weight_source>();
-  source.use = MORTISE_WEIGHT_VECTOR;
-  source.num_parts = 1;
-  source.parts = &part;
-  source.dtype = shape.dtype;
-  mortise_weight* weight = nullptr;
-  on(device, "prepare_weight", [&](const mortise_device_table& table, mortise_device* handle, mortise_error* error) {
-    return table.prepare_weight(handle, &source, &weight, error);
-  });
-  return {weight, [&device](mortise_weight* prepared) {
-            device.table<mortise_device_table>()->free_weight(device.handle<mortise_device>(), prepared);
-          }};
+DeviceWeight prepare_norm(const DeviceAccess& device, const AttentionShape& shape, RowOf row) {
+  return prepare_vector(device, {shape.dtype, 1, shape.head_dim, norm_weight(shape, row)});
 }
 
 // Columns of a dense matrix with rows of `row_bytes`, as [rows, heads, head_dim].

@@ -67,5 +67,7 @@ std::span<const Case> behaviour_cases();
 std::span<const Case> scheduler_cases();
 std::span<const Case> proposer_cases();
 std::span<const Case> attention_cases();
+std::span<const Case> device_cases();
+std::span<const Case> device_op_cases();
 
 }  // namespace mortise::conformance

@@ -9,12 +9,21 @@ namespace mortise::conformance {
 
 constexpr std::uint8_t kPattern = 0x5c;
 
-DeviceBuffer::DeviceBuffer(const PartInstance& device, std::size_t bytes, std::uint8_t fill)
+DeviceAccess::DeviceAccess(const PartInstance& instance)
+    : device(instance.handle<mortise_device>()),
+      table(instance.table<mortise_device_table>()),
+      perform([&instance](const char* function, const auto& call) { instance.perform(function, call); }) {}
+
+DeviceAccess::DeviceAccess(const Part& part)
+    : device(part.handle<mortise_device>()),
+      table(&part.table<mortise_device_table>()),
+      perform([&part](const char* function, const auto& call) { part.perform(function, call); }) {}
+
+DeviceBuffer::DeviceBuffer(const DeviceAccess& device, std::size_t bytes, std::uint8_t fill)
     : device_(device), bytes_(bytes) {
-  const auto* table = device.table<mortise_device_table>();
   void* memory = nullptr;
   device.perform("allocate", [&](mortise_error* error) {
-    return table->allocate(device.handle<mortise_device>(), bytes + 2 * kGuard, &memory, error);
+    return device.table->allocate(device.device, bytes + 2 * kGuard, &memory, error);
   });
   memory_ = static_cast<std::uint8_t*>(memory);
   array_ = memory_ + kGuard;
@@ -24,7 +33,7 @@ DeviceBuffer::DeviceBuffer(const PartInstance& device, std::size_t bytes, std::u
 }
 
 DeviceBuffer::~DeviceBuffer() {
-  device_.table<mortise_device_table>()->free(device_.handle<mortise_device>(), memory_);
+  device_.table->free(device_.device, memory_);
 }
 
 void DeviceBuffer::write(const void* from) {
@@ -48,19 +57,18 @@ void DeviceBuffer::expect_guards(const char* name) const {
 }
 
 void DeviceBuffer::copy(void* to, const void* from, std::size_t bytes) const {
-  const auto* table = device_.table<mortise_device_table>();
-  auto* const handle = device_.handle<mortise_device>();
-  device_.perform("copy", [&](mortise_error* error) { return table->copy(handle, nullptr, to, from, bytes, error); });
-  device_.perform("stream_synchronize",
-                  [&](mortise_error* error) { return table->stream_synchronize(handle, nullptr, error); });
+  device_.perform("copy", [&](mortise_error* error) {
+    return device_.table->copy(device_.device, nullptr, to, from, bytes, error);
+  });
+  device_.perform("stream_synchronize", [&](mortise_error* error) {
+    return device_.table->stream_synchronize(device_.device, nullptr, error);
+  });
 }
 
-bool has_host_memory(const PartInstance& device) {
+bool has_host_memory(const DeviceAccess& device) {
   mortise_device_info info{};
   info.struct_size = sizeof info;
-  device.perform("describe", [&](mortise_error*) {
-    return device.table<mortise_device_table>()->describe(device.handle<mortise_device>(), &info);
-  });
+  device.perform("describe", [&](mortise_error*) { return device.table->describe(device.device, &info); });
   return info.host_memory != 0;
 }
 

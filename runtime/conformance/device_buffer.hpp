@@ -4,12 +4,25 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
+#include "conformance/part.hpp"
 #include "loader/part_instance.hpp"
 
 namespace mortise::conformance {
+
+// A device to call: one that serves the part under test, or the part itself.
+struct DeviceAccess {
+  DeviceAccess(const PartInstance& instance);  // NOLINT: a device is its own access
+  DeviceAccess(const Part& part);              // NOLINT
+
+  mortise_device* device;
+  const mortise_device_table* table;
+  // Makes a call that must succeed: throws an Error or CaseFailed otherwise.
+  std::function<void(const char* function, const std::function<mortise_status(mortise_error*)>& call)> perform;
+};
 
 // Memory of a device for one array. Invariant: kGuard bytes before and after the array belong to nobody and hold one
 // pattern. Used by one thread. Throws an Error where the device fails.
@@ -17,10 +30,10 @@ class DeviceBuffer {
  public:
   static constexpr std::size_t kGuard = 512;
 
-  // The array is filled with `fill`; 256-byte aligned. `device` outlives the buffer.
-  DeviceBuffer(const PartInstance& device, std::size_t bytes, std::uint8_t fill = 0xa5);
+  // The array is filled with `fill`; 256-byte aligned. The device outlives the buffer.
+  DeviceBuffer(const DeviceAccess& device, std::size_t bytes, std::uint8_t fill = 0xa5);
   template <typename T>
-  DeviceBuffer(const PartInstance& device, std::span<const T> values) : DeviceBuffer(device, values.size_bytes()) {
+  DeviceBuffer(const DeviceAccess& device, std::span<const T> values) : DeviceBuffer(device, values.size_bytes()) {
     write(values.data());
   }
   ~DeviceBuffer();
@@ -40,13 +53,13 @@ class DeviceBuffer {
  private:
   void copy(void* to, const void* from, std::size_t bytes) const;
 
-  const PartInstance& device_;
+  const DeviceAccess device_;
   std::size_t bytes_;
   std::uint8_t* memory_ = nullptr;
   void* array_ = nullptr;
 };
 
 // Whether the device computes in host memory.
-bool has_host_memory(const PartInstance& device);
+bool has_host_memory(const DeviceAccess& device);
 
 }  // namespace mortise::conformance

@@ -1,5 +1,6 @@
 // Covers: runtime/conformance/{attention_cases,attention_reference,attention_scene,attention_shape,own_attention}
-// Covers: runtime/conformance/{behaviour,behaviour_cases,case,case_run,checked_host,device_buffer,device_watch}
+// Covers: runtime/conformance/{behaviour,behaviour_cases,case,case_run,checked_host}
+// Covers: runtime/conformance/{device_buffer,device_cases,device_matrix,device_op_cases,device_watch}
 // Covers: runtime/conformance/{file_cases,guarded_memory,life_cases,module_cases,option_cases,part}
 // Covers: runtime/conformance/{proposer_cases,proposer_driver,scheduler_cases,scheduler_driver}
 // Covers: runtime/conformance/{simulated_engine,subject,suite}
@@ -169,6 +170,42 @@ INSTANTIATE_TEST_SUITE_P(
         Broken{"broken_attention", "clears_cache", "attention.reactivated", "after deactivate and activate"},
         Broken{"broken_attention", "allocates_in_step", "attention.allocates", "allocate is called in a step"},
         Broken{"broken_attention", "leaks_device_memory", "attention.device_memory", "not freed by destroy"}),
+    name_of);
+
+INSTANTIATE_TEST_SUITE_P(
+    Device, InAnInstance,
+    testing::Values(Broken{"broken_device", "unnamed", "device.describe", "name or isa is empty"},
+                    Broken{"broken_device", "false_class", "device.numerics", "has no version"},
+                    Broken{"broken_device", "new_id_each_time", "device.numerics", "another address at each call"},
+                    Broken{"broken_device", "dirty_memory", "device.allocate", "not zero-filled"},
+                    Broken{"broken_device", "unaligned", "device.allocate", "not 256-byte aligned"},
+                    Broken{"broken_device", "promises_memory", "device.no_memory", "expected RESOURCE_EXHAUSTED"},
+                    Broken{"broken_device", "copies_words", "device.copy", "change bytes"},
+                    Broken{"broken_device", "no_host_memory", "device.host_memory", "leaves the memory NULL"},
+                    Broken{"broken_device", "loses_work", "device.streams", "come after the event"},
+                    Broken{"broken_device", "vector_of_anything", "device.vectors", "not NULL for a matrix"},
+                    Broken{"broken_device", "takes_any_bits", "device.bad_weights", "takes a weight with 3 bits"},
+                    Broken{"broken_device", "one_bit", "device.linear", "linear: row 0, column 0"},
+                    Broken{"broken_device", "changes_x", "device.linear", "linear changes x"},
+                    Broken{"broken_device", "depends_on_rows", "device.linear_rows", "changes with the other rows"},
+                    Broken{"broken_device", "depends_on_columns", "device.linear_columns", "changes with column_begin"},
+                    Broken{"broken_device", "needs_dense_rows", "device.linear_strides", "changes with the stride"},
+                    Broken{"broken_device", "joins_backwards", "device.linear_parts", "of two parts gives other bits"},
+                    Broken{"broken_device", "gates_otherwise", "device.linear_gate",
+                           "differs from linear and gated_activation"},
+                    Broken{"broken_device", "wrong_when_quantised", "device.quantised", "changes with the other rows"},
+                    Broken{"broken_device", "embeds_zero", "device.embed", "embed: row 1"},
+                    Broken{"broken_device", "not_in_place", "device.rms_norm", "where out is x"},
+                    Broken{"broken_device", "forgets_bias", "device.layer_norm", "layer_norm: row"},
+                    Broken{"broken_device", "one_gelu", "device.activations", "activation: row"},
+                    Broken{"broken_device", "writes_past_out", "device.add", "overwritten"},
+                    Broken{"broken_device", "scatters_more", "device.rows", "scatter_rows: row 1"},
+                    Broken{"broken_device", "spreads_nan", "device.odd_numbers", "changes another row"},
+                    Broken{"broken_device", "swaps_tops", "device.head_reduce", "slice by slice"},
+                    Broken{"broken_device", "sums_otherwise", "device.head_reduce", "lse is"},
+                    Broken{"broken_device", "ignores_top_k", "device.sample", "draws the token"},
+                    Broken{"broken_device", "key_of_the_row", "device.sample", "draws the token"},
+                    Broken{"broken_device", "adds_any_shape", "device.wrong_shapes", "add with shapes"}),
     name_of);
 
 INSTANTIATE_TEST_SUITE_P(
