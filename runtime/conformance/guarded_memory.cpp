@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <utility>
 
 #include "error.hpp"
@@ -12,7 +13,15 @@
 namespace mortise::conformance {
 namespace {
 
-constexpr std::size_t kMostFormerPages = 8192;
+// So many arrays of one size must have ended before the addresses of the first one are used again.
+constexpr std::size_t kUnusedArrays = 256;
+constexpr std::size_t kLargeArray = 1 << 18;  // in bytes: from here on, an array that has ended keeps no memory
+
+// The pages of arrays that have ended, oldest first, by size. Of the one thread that runs a case.
+std::deque<void*>& ended_arrays(std::size_t size) {
+  static std::map<std::size_t, std::deque<void*>> all;
+  return all[size];
+}
 
 std::size_t page_size() {
   return static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
@@ -23,8 +32,13 @@ std::size_t page_size() {
 GuardedPages::GuardedPages(std::size_t bytes) {
   const std::size_t page = page_size();
   size_ = (bytes + page - 1) / page * page;
-  pages_ = ::mmap(nullptr, size_ + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (pages_ == MAP_FAILED) fail("no memory for an array of {} bytes", bytes);
+  if (auto& ended = ended_arrays(size_); ended.size() > kUnusedArrays) {  // a mapping costs more than all else here
+    pages_ = ended.front();
+    ended.pop_front();
+  } else {
+    pages_ = ::mmap(nullptr, size_ + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (pages_ == MAP_FAILED) fail("no memory for an array of {} bytes", bytes);
+  }
   auto* const first = static_cast<std::byte*>(pages_) + page;
   if (size_ > 0) {
     make_writable();
@@ -37,12 +51,8 @@ GuardedPages::~GuardedPages() {
   if (pages_ == nullptr) return;
   const std::size_t bytes = size_ + 2 * page_size();
   ::mprotect(pages_, bytes, PROT_NONE);
-  ::madvise(pages_, bytes, MADV_DONTNEED);
-  static std::deque<std::pair<void*, std::size_t>> former;  // of the one thread that runs a case
-  former.emplace_back(pages_, bytes);
-  if (former.size() <= kMostFormerPages) return;
-  ::munmap(former.front().first, former.front().second);
-  former.pop_front();
+  if (size_ >= kLargeArray) ::madvise(pages_, bytes, MADV_DONTNEED);
+  ended_arrays(size_).push_back(pages_);
 }
 
 GuardedPages::GuardedPages(GuardedPages&& other) noexcept
