@@ -62,6 +62,11 @@ std::vector<std::string> CheckedHost::log_lines() const {
   return log_lines_;
 }
 
+std::string CheckedHost::missing_extension() const {
+  const std::lock_guard lock(mutex_);
+  return missing_extension_;
+}
+
 void CheckedHost::log(const mortise_host* host, std::int32_t level, mortise_string_view message) {
   if (level < MORTISE_LOG_DEBUG || level > MORTISE_LOG_ERROR) {
     self(host).note(fmt::format("log is called with the level {}; MORTISE_LOG_* are 0 to 3", level));
@@ -116,8 +121,13 @@ const void* CheckedHost::get_ext(const mortise_host* host, const char* id) {
     self(host).note("get_ext is called with the id NULL");
     return nullptr;
   }
-  const Extensions& extensions = self(host).extensions_;
-  return extensions ? extensions(id) : nullptr;
+  CheckedHost& me = self(host);
+  const void* const found = me.extensions_ ? me.extensions_(id) : nullptr;
+  if (found == nullptr && std::string_view(id).starts_with("mortise.host.")) {
+    const std::lock_guard lock(me.mutex_);
+    me.missing_extension_ = id;
+  }
+  return found;
 }
 
 }  // namespace mortise::conformance

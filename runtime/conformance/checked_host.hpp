@@ -34,6 +34,8 @@ class CheckedHost {
   // What the plugin did against the rules, in order.
   std::vector<std::string> breaches() const;
   std::vector<std::string> log_lines() const;
+  // An extension of Mortise's host that the part asked for and did not get; empty: none.
+  std::string missing_extension() const;
 
  private:
   struct Table : mortise_host {
@@ -50,10 +52,11 @@ class CheckedHost {
   Extensions extensions_;
   std::atomic<std::int64_t> num_allocations_{0};
   std::int64_t refuse_from_ = INT64_MAX;
-  mutable std::mutex mutex_;  // guards the next three
+  mutable std::mutex mutex_;  // guards the next four
   std::map<void*, std::uint64_t> blocks_;
   std::vector<std::string> breaches_;
   std::vector<std::string> log_lines_;
+  std::string missing_extension_;
   GuardedArray<Table> table_;  // read-only: a plugin must not change it
 };
 

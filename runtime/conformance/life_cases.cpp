@@ -112,6 +112,7 @@ void leaves_no_threads_or_files(Subject& subject) {
 }
 
 void survives_without_host_memory(Subject& subject) {
+  subject.make_active();  // with memory it starts
   for (std::int64_t from = 0; from < 100; ++from) {
     PartSetup setup = subject.setup();
     setup.refuse_memory_from = from;

@@ -91,6 +91,7 @@ class Part {
 
   const Component& component() const { return component_; }
   CheckedHost& host() { return host_; }
+  const CheckedHost& host() const { return host_; }
   bool is_active() const { return is_active_; }
 
  private:

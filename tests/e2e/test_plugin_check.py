@@ -4,14 +4,14 @@ import json
 
 import pytest
 
-from conftest import BUILD
+from conftest import BUILD, SOURCE
 
 
 def check(mortise, plugin, *args):
     return mortise("plugin", "check", str(BUILD / f"{plugin}.so"), *args)
 
 
-@pytest.mark.parametrize("plugin", ["fcfs", "prefix_group", "ngram"])
+@pytest.mark.parametrize("plugin", ["fcfs", "prefix_group", "ngram", "paged-cpu", "cascade-cpu", "cpu"])
 def test_built_in_plugins_pass_every_case_that_applies(mortise, plugin):
     process = check(mortise, plugin, "--json")
     report = json.loads(process.stdout)
@@ -24,6 +24,12 @@ def test_a_part_without_its_required_options_is_not_judged_by_them(mortise):
     process = check(mortise, "draft_model", "--case", "options.defaults")
     assert process.returncode == 0
     assert "the option 'path' has no default; give it with --options" in process.stdout
+
+
+def test_a_part_that_needs_more_of_the_host_is_not_judged_by_what_the_suite_lacks(mortise):
+    process = check(mortise, "draft_model", "--options", json.dumps({"path": str(SOURCE / "models/demo-draft")}))
+    assert process.returncode == 0, process.stdout
+    assert "it needs mortise.host.runner/1, which the suite does not offer" in process.stdout
 
 
 def test_the_list_names_every_case_with_its_rule(mortise):
