@@ -3,22 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "mortise/numerics.h"
+#include "conformance/denormals_off.hpp"
 
 namespace mortise::conformance {
 namespace {
-
-// Denormals are off while it lives, as numerics.h requires.
-class DenormalsOff {
- public:
-  DenormalsOff() : saved_(mortise_denormals_off()) {}
-  ~DenormalsOff() { mortise_denormals_restore(saved_); }
-  DenormalsOff(const DenormalsOff&) = delete;
-  DenormalsOff& operator=(const DenormalsOff&) = delete;
-
- private:
-  std::uint64_t saved_;
-};
 
 // The heads of one sequence after norm and rotary embedding. `keys` and `values` of a KV head: [position][head_dim].
 class Heads {

@@ -1,5 +1,5 @@
-// runtime/conformance/device_cases.cpp: rules of a device's memory, streams and weights. device_op_cases.cpp has those
-// of its operations.
+// runtime/conformance/device_cases.cpp: rules of a device's memory, streams and weights. device_linear_cases,
+// device_row_cases and device_logit_cases have those of its operations.
 #include <algorithm>
 #include <cstring>
 #include <numeric>

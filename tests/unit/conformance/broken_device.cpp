@@ -174,7 +174,7 @@ mortise_status linear(mortise_device* device, mortise_stream* stream, const mort
                       mortise_error* error) {
   const Device& self = of(device);
   const mortise_status status = table().linear(self.handle(), stream, args, error);
-  if (status != MORTISE_OK) return status;
+  if (status != MORTISE_OK) return self.defect.is("takes_any_product") ? MORTISE_OK : status;
   const auto is = [&](const char* name) { return self.defect.is(name); };
   bool shows = is("one_bit");
   shows |= is("depends_on_rows") && args->x->shape[0] > 40;
@@ -198,6 +198,7 @@ mortise_status norm(mortise_device* device, mortise_stream* stream, const mortis
   if (has(device, "forgets_bias")) changed.bias = nullptr;
   const auto call = is_layer_norm ? table().layer_norm : table().rms_norm;
   const mortise_status status = call(of(device).handle(), stream, &changed, error);
+  if (has(device, "spreads_nan_in_norms") && status == MORTISE_OK && has_nan(*args->x)) flip(args->out, 0);
   if (has(device, "not_in_place") && args->out->data == args->x->data && status == MORTISE_OK) flip(args->out, 0);
   return status;
 }

@@ -1,6 +1,7 @@
 // Covers: runtime/conformance/{attention_cases,attention_reference,attention_scene,attention_shape,own_attention}
 // Covers: runtime/conformance/{behaviour,behaviour_cases,case,case_run,checked_host}
-// Covers: runtime/conformance/{device_buffer,device_cases,device_matrix,device_op_cases,device_watch}
+// Covers: runtime/conformance/{denormals_off,device_bench,device_buffer,device_cases,device_matrix,device_watch}
+// Covers: runtime/conformance/{device_linear_cases,device_logit_cases,device_row_cases}
 // Covers: runtime/conformance/{file_cases,guarded_memory,life_cases,module_cases,option_cases,part}
 // Covers: runtime/conformance/{proposer_cases,proposer_driver,scheduler_cases,scheduler_driver}
 // Covers: runtime/conformance/{simulated_engine,subject,suite}
@@ -200,12 +201,14 @@ INSTANTIATE_TEST_SUITE_P(
                     Broken{"broken_device", "one_gelu", "device.activations", "activation: row"},
                     Broken{"broken_device", "writes_past_out", "device.add", "overwritten"},
                     Broken{"broken_device", "scatters_more", "device.rows", "scatter_rows: row 1"},
-                    Broken{"broken_device", "spreads_nan", "device.odd_numbers", "changes another row"},
+                    Broken{"broken_device", "spreads_nan", "device.linear_nan", "changes another row"},
+                    Broken{"broken_device", "spreads_nan_in_norms", "device.norm_nan", "changes another row"},
+                    Broken{"broken_device", "takes_any_product", "device.linear_shapes", "linear with shapes"},
                     Broken{"broken_device", "swaps_tops", "device.head_reduce", "slice by slice"},
                     Broken{"broken_device", "sums_otherwise", "device.head_reduce", "lse is"},
                     Broken{"broken_device", "ignores_top_k", "device.sample", "draws the token"},
                     Broken{"broken_device", "key_of_the_row", "device.sample", "draws the token"},
-                    Broken{"broken_device", "adds_any_shape", "device.wrong_shapes", "add with shapes"}),
+                    Broken{"broken_device", "adds_any_shape", "device.row_shapes", "add with shapes"}),
     name_of);
 
 INSTANTIATE_TEST_SUITE_P(

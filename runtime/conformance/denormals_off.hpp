@@ -1,0 +1,22 @@
+// runtime/conformance/denormals_off.hpp: the mode of arithmetic that mortise/numerics.h requires.
+#pragma once
+
+#include <cstdint>
+
+#include "mortise/numerics.h"
+
+namespace mortise::conformance {
+
+// Denormals are off on this thread while it lives.
+class DenormalsOff {
+ public:
+  DenormalsOff() : saved_(mortise_denormals_off()) {}
+  ~DenormalsOff() { mortise_denormals_restore(saved_); }
+  DenormalsOff(const DenormalsOff&) = delete;
+  DenormalsOff& operator=(const DenormalsOff&) = delete;
+
+ private:
+  std::uint64_t saved_;
+};
+
+}  // namespace mortise::conformance
