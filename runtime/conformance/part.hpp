@@ -3,11 +3,14 @@
 // crash.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "conformance/case.hpp"
 #include "conformance/checked_host.hpp"
@@ -40,6 +43,9 @@ struct Answer {
   std::string text() const;  // "message (STATUS)"
 };
 
+// Seconds of each call, by function.
+using CallSeconds = std::map<std::string, std::vector<double>>;
+
 // Owns the instance; the destructor deactivates and destroys it. Used by one thread at a time.
 class Part {
  public:
@@ -64,12 +70,17 @@ class Part {
     answer.error = empty_error();
     const RunningCall running(name_, function, is_active_ ? CallKind::kStep : CallKind::kControl);
     bool has_thrown = false;
+    const auto begin = std::chrono::steady_clock::now();
     answer.status = contain_exceptions(answer.error, [&] {
       has_thrown = true;
       const mortise_status status = body(setup_.gives_error ? &answer.error : nullptr);
       has_thrown = false;
       return status;
     });
+    if (call_seconds_ != nullptr) {
+      (*call_seconds_)[function].push_back(
+          std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+    }
     check_answer(function, answer, has_thrown);
     return answer;
   }
@@ -90,6 +101,8 @@ class Part {
   const void* get_ext(const char* id) const;
 
   const Component& component() const { return component_; }
+  // From now on the time of each call is added to `seconds`, by function. NULL: no longer.
+  void time_calls(CallSeconds* seconds) { call_seconds_ = seconds; }
   CheckedHost& host() { return host_; }
   const CheckedHost& host() const { return host_; }
   bool is_active() const { return is_active_; }
@@ -103,6 +116,7 @@ class Part {
   CheckedHost host_;
   void* instance_ = nullptr;
   bool is_active_ = false;
+  CallSeconds* call_seconds_ = nullptr;
   Answer created_;
 };
 

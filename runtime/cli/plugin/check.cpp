@@ -6,10 +6,10 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "cli/plugin/check_options.hpp"
 #include "cli/plugin/commands.hpp"
 #include "conformance/suite.hpp"
 #include "error.hpp"
-#include "json/bounded_json.hpp"
 
 namespace mortise {
 namespace {
@@ -59,24 +59,12 @@ Level level_of(const std::string& name) {
   return name == "quick" ? Level::kQuick : name == "full" ? Level::kFull : Level::kFuzz;
 }
 
-nlohmann::json read_options(const std::string& text) {
-  try {
-    nlohmann::json options = parse_json(text);
-    if (!options.is_object()) fail("{} is no JSON object", text);
-    return options;
-  } catch (const Error& error) {
-    fail("--options: {}", error.what());
-  }
-}
-
 void check_plugin(Arguments& arguments) {
   if (arguments.lists) return list_cases();
   if (arguments.check.file.empty()) fail("plugin check: name a plugin file, or --list");
-  if (!std::filesystem::is_regular_file(arguments.check.file)) {
-    fail("plugin check: {} is no file; name the .so that your build made", arguments.check.file.string());
-  }
+  check_is_plugin_file("plugin check", arguments.check.file);
   arguments.check.level = level_of(arguments.level);
-  if (!arguments.options.empty()) arguments.check.options = read_options(arguments.options);
+  if (!arguments.options.empty()) arguments.check.options = read_plugin_options(arguments.options);
   if (!arguments.line.empty()) apply_reproduce_line(arguments.line, arguments.check, arguments.selection);
   RunLimits limits;
   limits.time = std::chrono::seconds(arguments.seconds);

@@ -6,6 +6,7 @@
 
 namespace mortise {
 
+void add_plugin_bench_command(CLI::App& plugin);  // plugin bench
 void add_plugin_check_command(CLI::App& plugin);  // plugin check
 void add_plugin_info_command(CLI::App& plugin);   // plugin info
 void add_plugin_list_command(CLI::App& plugin);   // plugin list
