@@ -71,5 +71,6 @@ std::span<const Case> device_cases();
 std::span<const Case> device_linear_cases();
 std::span<const Case> device_row_cases();
 std::span<const Case> device_logit_cases();
+std::span<const Case> device_state_cases();
 
 }  // namespace mortise::conformance

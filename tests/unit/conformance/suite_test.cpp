@@ -4,6 +4,7 @@
 // Covers: runtime/conformance/{device_linear_cases,device_logit_cases,device_row_cases}
 // Covers: runtime/conformance/{file_cases,guarded_memory,life_cases,module_cases,option_cases,part}
 // Covers: runtime/conformance/{proposer_cases,proposer_driver,scheduler_cases,scheduler_driver}
+// Covers: runtime/conformance/{device_state_cases,quantised_product}
 // Covers: runtime/conformance/{simulated_engine,subject,suite}
 //
 // Each deliberately broken plugin is caught by the case that should catch it, and plugins that are not broken pass.
@@ -209,6 +210,19 @@ INSTANTIATE_TEST_SUITE_P(
                     Broken{"broken_device", "ignores_top_k", "device.sample", "draws the token"},
                     Broken{"broken_device", "key_of_the_row", "device.sample", "draws the token"},
                     Broken{"broken_device", "adds_any_shape", "device.row_shapes", "add with shapes"}),
+    name_of);
+
+INSTANTIATE_TEST_SUITE_P(
+    Cpu, InAnInstance,
+    testing::Values(Broken{"broken_cpu", "wrong_int8", "device.int8_bits", "cpu-int8/1: row 0"},
+                    Broken{"broken_cpu", "wrong_int4", "device.int4_bits", "cpu-int8/1: row 0"},
+                    Broken{"broken_cpu", "wrong_fp8", "device.fp8_bits", "cpu-fp8/1: row 0"},
+                    Broken{"broken_cpu", "odd_nan", "device.odd_numbers", "add of odd numbers: row"},
+                    Broken{"broken_cpu", "refuses_no_rows", "device.no_rows", "linear fails"},
+                    Broken{"broken_cpu", "depends_on_thread", "device.threads", "linear on another thread: row 0"},
+                    Broken{"broken_cpu", "clears_at_the_end", "device.instances", "another instance has ended: row 0"},
+                    Broken{"broken_cpu", "leaks_weights", "device.memory_returned", "KiB are kept of 40 weights"},
+                    Broken{"broken_cpu", "runs_twice", "device.parallel", "is run 2 times"}),
     name_of);
 
 INSTANTIATE_TEST_SUITE_P(

@@ -1,0 +1,20 @@
+// runtime/conformance/quantised_product.hpp: products with weights that are quantised at load, as docs/numerics.md
+// specifies them: every bit of cpu-int8/1 and cpu-fp8/1.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+namespace mortise::conformance {
+
+using FloatRows = std::vector<std::vector<float>>;
+
+// One output of linear for each row of the weight, without bias, in f32. x is finite. REQUIRES: denormals are off.
+using Product = std::function<std::vector<float>(const std::vector<float>& x)>;
+
+Product int8_product(const FloatRows& weight);                           // one group a row
+Product int4_product(const FloatRows& weight, std::int32_t group_size);  // asymmetric groups
+Product fp8_product(const FloatRows& weight);                            // one scale a row
+
+}  // namespace mortise::conformance
