@@ -1,4 +1,5 @@
-// Covers: runtime/conformance/{attention_cases,attention_reference,attention_scene,attention_shape,own_attention}
+// Covers: runtime/conformance/{attention_cases,attention_draws,attention_output_cases,attention_reference}
+// Covers: runtime/conformance/{attention_scene,attention_shape,own_attention}
 // Covers: runtime/conformance/{behaviour,behaviour_cases,case,case_run,checked_host}
 // Covers: runtime/conformance/{denormals_off,device_bench,device_buffer,device_cases,device_matrix,device_watch}
 // Covers: runtime/conformance/{device_linear_cases,device_logit_cases,device_row_cases}

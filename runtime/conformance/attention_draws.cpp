@@ -1,0 +1,29 @@
+#include "conformance/attention_draws.hpp"
+
+#include "conformance/attention_reference.hpp"
+
+namespace mortise::conformance {
+
+std::vector<std::int32_t> draw_tokens(Subject& subject, std::int32_t count) {
+  std::vector<std::int32_t> tokens;
+  for (std::int32_t i = 0; i < count; ++i) tokens.push_back(static_cast<std::int32_t>(subject.random()() % 500));
+  return tokens;
+}
+
+std::int32_t draw_between(Subject& subject, std::int32_t first, std::int32_t last) {
+  return first + static_cast<std::int32_t>(subject.random()() % static_cast<std::uint64_t>(last - first + 1));
+}
+
+void expect_right(Subject& subject, const AttentionScene& scene, std::size_t sequence, const OutputRows& found) {
+  if (subject.component().numerics_id == kSpanNumerics) {
+    expect_same_rows(scene.shape(), exact_rows(scene, sequence), found, "an output is not that of attention-span256/1");
+  } else {
+    expect_near(scene, sequence, found);
+  }
+}
+
+void require_capability(Subject& subject, std::uint64_t capability, const char* name) {
+  if ((subject.component().capabilities & capability) == 0) throw NotApplicable(fmt::format("it lacks {}", name));
+}
+
+}  // namespace mortise::conformance
