@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs the Debian 12 packages that building and testing Mortise needs; `install.sh fuzz` those of the fuzz targets too,
-# `install.sh tests` the browser that the page's tests drive, libabigail for the layout of the ABI, and mmdebstrap. Does nothing when all are there.
+# `install.sh tests` the browser that the page's tests drive, libabigail for the layout of the ABI,
+# Doxygen for its reference, and mmdebstrap. Does nothing when all are there.
 set -euo pipefail
 
 packages=(
@@ -13,7 +14,7 @@ packages=(
 )
 # libFuzzer, and the oldest clang that knows all of libstdc++'s <ranges>.
 if [ "${1:-}" = fuzz ]; then packages+=(clang-16 libclang-rt-16-dev); fi
-if [ "${1:-}" = tests ]; then packages+=(chromium chromium-driver abigail-tools mmdebstrap); fi
+if [ "${1:-}" = tests ]; then packages+=(chromium chromium-driver abigail-tools doxygen mmdebstrap); fi
 
 missing=()
 for package in "${packages[@]}"; do
