@@ -53,6 +53,12 @@ std::vector<fs::path> PluginCatalog::files_matching(std::string_view name) const
 
 namespace {
 
+std::string joined(const std::vector<fs::path>& folders) {
+  std::string text;
+  for (const auto& folder : folders) text += (text.empty() ? "" : ", ") + folder.string();
+  return text;
+}
+
 // Opens the files. If two paths have the same bytes, only the first counts.
 PluginCatalog::Listing open_files(const std::vector<fs::path>& paths) {
   PluginCatalog::Listing listing;
@@ -96,6 +102,30 @@ PluginCatalog::Found PluginCatalog::find(std::string_view name) const {
   return found;
 }
 
+std::vector<const Component*> PluginCatalog::find_pinned(std::string_view name, std::string_view sha256) const {
+  const std::vector<fs::path> paths = name.empty() ? std::vector<fs::path>() : files_matching(name);
+  if (paths.empty()) fail("no file {}.so or {}-*.so to pin in {}; install it there", name, name, joined(folders_));
+  Listing listing;
+  for (const auto& path : paths) {
+    try {
+      const PluginFile& file = load_pinned_plugin_file(path, sha256);
+      // The same bytes in a second folder are the same plugin.
+      if (listing.files.empty()) listing.files.push_back(&file);
+    } catch (const Error& error) {
+      listing.refused.push_back({path, error.what()});
+    }
+  }
+  const Found found = named(listing, name);
+  if (found.components.empty()) {
+    if (!listing.files.empty()) {
+      fail("{}: has no part '{}'; name the file, plugin {{ \"./x.so\", sha256 = ... }}",
+           listing.files[0]->path.string(), name);
+    }
+    fail_unknown(name, found);
+  }
+  return found.components;
+}
+
 const Component& PluginCatalog::select(PartKind kind, std::string_view name, const mortise_query& query) const {
   Found found = find(name);
   std::erase_if(found.components, [&](const Component* component) { return component->kind != kind; });
@@ -114,8 +144,7 @@ void PluginCatalog::fail_unknown(std::string_view name, const Found& found) cons
     for (const Component& component : file->components) known.insert(component.name);
   }
   const std::vector<std::string> names(known.begin(), known.end());
-  std::string looked;
-  for (const auto& folder : folders_) looked += (looked.empty() ? "" : ", ") + folder.string();
+  const std::string looked = joined(folders_);
   if (names.empty()) {
     fail("unknown plugin '{}': there is no plugin in {}; set MORTISE_PLUGIN_PATH to where they are", name, looked);
   }

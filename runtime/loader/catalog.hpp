@@ -41,6 +41,9 @@ class PluginCatalog {
   // All components with the name, of any kind, in search order. If no file of that name has one, every file is opened,
   // because a file need not be named after its components.
   Found find(std::string_view name) const;
+  // As find, of the files NAME.so and NAME-*.so whose SHA-256 is `sha256`; runs no code of another file. Throws an
+  // Error with what each file of that name has instead.
+  std::vector<const Component*> find_pinned(std::string_view name, std::string_view sha256) const;
   // The first component of that kind and name that supports the query. Throws an Error with the reasons of all others.
   const Component& select(PartKind kind, std::string_view name, const mortise_query& query) const;
   // Opens every *.so of every folder.

@@ -1,10 +1,12 @@
 #include "loader/plugin_file.hpp"
 
 #include <fcntl.h>
+#include <openssl/sha.h>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include <array>
 #include <boost/dll/shared_library.hpp>
 #include <cerrno>
 #include <cstring>
@@ -52,6 +54,15 @@ std::vector<char> read_file(const fs::path& path) {
 std::string hash_of(std::span<const char> bytes) {
   const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
   return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
+}
+
+// hash_of detects accidents; a pin has to withstand a forger.
+void check_pin(std::span<const char> bytes, std::string_view pinned) {
+  std::array<unsigned char, SHA256_DIGEST_LENGTH> digest;
+  SHA256(reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(), digest.data());
+  const std::string sha256 = fmt::format("{:02x}", fmt::join(digest, ""));
+  if (sha256 == pinned) return;
+  fail("has the SHA-256 {}, not the pinned {}; take the pinned file, or pin this one if you trust it", sha256, pinned);
 }
 
 // Requires exactly one exported symbol. Another exported symbol could be taken by, or from, another plugin. A unique
@@ -150,8 +161,10 @@ Registry& registry() {
   return *instance;
 }
 
-const PluginFile& load(const fs::path& path, const fs::path& bytes_of) {
+// An empty pin takes every file.
+const PluginFile& load(const fs::path& path, const fs::path& bytes_of, std::string_view pinned_sha256) {
   const std::vector<char> bytes = read_file(bytes_of);
+  if (!pinned_sha256.empty()) check_pin(bytes, pinned_sha256);
   const std::string hash = hash_of(bytes);
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
@@ -185,9 +198,20 @@ const PluginFile& load_plugin_file(const fs::path& path) {
 
 const PluginFile& load_plugin_file(const fs::path& path, const fs::path& bytes) {
   try {
-    return load(path, bytes);
+    return load(path, bytes, "");
   } catch (const Error& error) {
     // The texts are "is empty" or "no such file" and the like; both can follow the file's name.
+    fail("{}: {}", path.string(), error.what());
+  }
+}
+
+const PluginFile& load_pinned_plugin_file(const fs::path& path, std::string_view sha256) {
+  try {
+    if (sha256.size() != 64 || sha256.find_first_not_of("0123456789abcdef") != std::string_view::npos) {
+      fail("is pinned by \"{}\", which is no SHA-256; give the 64 digits that `sha256sum FILE` prints", sha256);
+    }
+    return load(path, path, sha256);
+  } catch (const Error& error) {
     fail("{}: {}", path.string(), error.what());
   }
 }

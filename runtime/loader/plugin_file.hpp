@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "loader/component.hpp"
@@ -28,6 +29,10 @@ const PluginFile& load_plugin_file(const std::filesystem::path& path);
 // Loads the bytes of another file as if they were those of `path`: the plugin that `path` was when another process
 // loaded it.
 const PluginFile& load_plugin_file(const std::filesystem::path& path, const std::filesystem::path& bytes);
+
+// Loads `path` if `sha256` (64 lower-case hexadecimal digits) is the SHA-256 of its bytes. Otherwise throws an Error
+// and runs no code of the file.
+const PluginFile& load_pinned_plugin_file(const std::filesystem::path& path, std::string_view sha256);
 
 // PluginFile::hash of the file's current bytes; loads nothing. Throws an Error as load_plugin_file does.
 std::string plugin_file_hash(const std::filesystem::path& path);

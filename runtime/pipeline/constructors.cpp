@@ -106,21 +106,56 @@ void check_is_called(lua_State* L, const std::string& place) {
   fail("{}: {} is {} without its options; write {} {{ ... }} (the {{ }} are missing)", where, place, name, name);
 }
 
-// plugin("./file.so") returns a constructor.
+// The argument of plugin: "./file.so", or a file or name that is pinned, { "suffix", sha256 = "..." }.
+struct WantedPlugin {
+  std::string name;
+  std::string sha256;  // empty: not pinned
+  std::string text;    // as the script calls the constructor
+};
+
+WantedPlugin wanted_plugin_at_1(lua_State* L) {
+  if (lua_type(L, 1) == LUA_TSTRING) {
+    const std::string name = lua_tostring(L, 1);
+    return {name, "", fmt::format("plugin(\"{}\")", name)};
+  }
+  constexpr const char* kForms = "plugin(\"./x.so\") { ... } or plugin { \"x\", sha256 = \"...\" } { ... }";
+  if (lua_type(L, 1) != LUA_TTABLE) fail("plugin takes the name of a file, {}", kForms);
+  const bool is_named = lua_rawgeti(L, 1, 1) == LUA_TSTRING;
+  lua_pushliteral(L, "sha256");
+  const bool is_pinned = lua_rawget(L, 1) == LUA_TSTRING;
+  int num_keys = 0;
+  for (lua_pushnil(L); lua_next(L, 1) != 0; lua_pop(L, 1)) ++num_keys;
+  if (!is_named || !is_pinned || num_keys != 2) {
+    fail("plugin takes the name of a file, or a name and its sha256 and nothing else: {}", kForms);
+  }
+  const std::string name = lua_tostring(L, -2);
+  const std::string sha256 = lua_tostring(L, -1);
+  if (sha256.empty()) fail("the sha256 of plugin {{ \"{}\" }} is empty; give the 64 digits of `sha256sum FILE`", name);
+  lua_pop(L, 2);
+  return {name, sha256, fmt::format("plugin {{ \"{}\", sha256 }}", name)};
+}
+
+std::vector<const Component*> find_wanted(const WantedPlugin& wanted, const ScriptParts& parts) {
+  const bool is_file = wanted.name.find('/') != std::string::npos || wanted.name.ends_with(".so");
+  if (!wanted.sha256.empty() && !is_file) return parts.catalog->find_pinned(wanted.name, wanted.sha256);
+  const auto path = (parts.folder / wanted.name).lexically_normal();
+  const PluginFile& file =
+      wanted.sha256.empty() ? load_plugin_file(path) : load_pinned_plugin_file(path, wanted.sha256);
+  std::vector<const Component*> components;
+  for (const auto& component : file.components) components.push_back(&component);
+  return components;
+}
+
+// plugin("./file.so") and plugin { "name", sha256 = "..." } return a constructor.
 int plugin_from_file(lua_State* L) {
   return lua_barrier(L, [L] {
     ScriptParts& parts = script_parts(L);
     const std::string where = script_location(L);
-    if (lua_type(L, 1) != LUA_TSTRING) fail("{}: plugin takes the name of a file, plugin(\"./x.so\") {{ ... }}", where);
-    const std::string name = lua_tostring(L, 1);
     if (!parts.loading) fail("{}: plugin can be called while the script loads, not in a callback", where);
     LuaState::of(L).spend(kLookUpCost);
     try {
-      const PluginFile& file = load_plugin_file((parts.folder / name).lexically_normal());
-      std::vector<const Component*> components;
-      for (const auto& component : file.components) components.push_back(&component);
-      push_constructor(L, parts, add_constructor(parts, std::move(components)), fmt::format("plugin(\"{}\")", name),
-                       where);
+      const WantedPlugin wanted = wanted_plugin_at_1(L);
+      push_constructor(L, parts, add_constructor(parts, find_wanted(wanted, parts)), wanted.text, where);
     } catch (const Error& error) {
       fail("{}: {}", where, error.what());
     }

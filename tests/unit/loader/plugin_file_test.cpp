@@ -56,6 +56,20 @@ TEST(PluginFile, FilesThatAreNoneAreRefusedWithTheirName) {
   }
 }
 
+TEST(PluginFile, AWrongPinIsRefusedBeforeTheFileIsLookedAt) {
+  const TempFolder dir;
+  write_text(dir.path() / "abc.so", "abc");  // the example of FIPS 180-2
+  const std::string sha256 = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+  const auto pinned = [&](const std::string& pin) {
+    return error_of([&] { load_pinned_plugin_file(dir.path() / "abc.so", pin); });
+  };
+  EXPECT_THAT(pinned(sha256), HasSubstr("abc.so: is no ELF file"));  // "not the pinned": the hash is another function
+  EXPECT_THAT(pinned(std::string(64, '0')), HasSubstr("abc.so: has the SHA-256 " + sha256 + ", not the pinned 0000"));
+  for (const std::string& pin : {std::string(), sha256.substr(1), sha256 + "0", std::string(64, 'A')}) {
+    EXPECT_THAT(pinned(pin), HasSubstr("is pinned by \"" + pin + "\", which is no SHA-256"));
+  }
+}
+
 TEST(PluginFile, AnotherMajorIsRefusedWithTheNumbers) {
   EXPECT_THAT(refusal(bad("wrong_major")), AllOf(StartsWith(bad("wrong_major").string()),
                                                  HasSubstr("plugin ABI major 7"), HasSubstr("takes major 0")));

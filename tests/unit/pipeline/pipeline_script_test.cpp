@@ -262,6 +262,48 @@ TEST_F(PipelineScriptTest, PluginFilesAreTakenFromTheScriptsFolder) {
   EXPECT_THAT(failure("plugin('./own/policy.so') { x = 1 }"), HasSubstr("unknown option 'x' of scheduler 'lively'"));
 }
 
+// The SHA-256 of a file, as the message about a wrong pin tells it.
+std::string sha256_of(const fs::path& file) {
+  const std::string text = error_of([&] { load_pinned_plugin_file(file, std::string(64, '0')); });
+  return text.substr(text.find("SHA-256 ") + 8, 64);
+}
+
+TEST_F(PipelineScriptTest, APinnedPluginIsTakenByNameOrFileIfItsHashIsThePin) {
+  fs::copy_file(good("lively"), dir_.path() / "policy.so");
+  const std::string pin = "sha256 = '" + sha256_of(good("lively")) + "' }";
+  const std::string start =
+      "return pipeline { device = toy_device {}, model = toy_model { path = 'm' }, attention = toy_attention {},\n"
+      "scheduler = plugin { ";
+  const auto by_name = load(start + "'lively', " + pin + " { fail_in = 'x' } }");
+  EXPECT_EQ(by_name.pipelines()[0].scheduler.choices.at(0).component->file, good("lively"));
+  EXPECT_EQ(by_name.pipelines()[0].scheduler.choices.at(0).options.at("fail_in"), "x");
+  const auto by_file = load(start + "'./policy.so', " + pin + " {} }");
+  EXPECT_EQ(by_file.pipelines()[0].scheduler.choices.at(0).component->file, dir_.path() / "policy.so");
+  EXPECT_THAT(failure(start + "'lively', " + pin + " }"), HasSubstr("(the { } are missing)"));
+}
+
+TEST_F(PipelineScriptTest, APinThatDoesNotMatchIsRefusedWithBothHashes) {
+  fs::copy_file(good("lively"), dir_.path() / "policy.so");
+  const std::string actual = sha256_of(good("lively")), other(64, '1'), pin = "sha256 = '" + other + "' } {}";
+  for (const std::string name : {"lively", "./policy.so"}) {
+    EXPECT_THAT(failure("\nplugin { '" + name + "', " + pin),
+                AllOf(StartsWith("test.lua:2: "), HasSubstr("SHA-256 " + actual + ", not the pinned " + other)));
+  }
+  EXPECT_THAT(failure("plugin { 'absent', " + pin), HasSubstr("no file absent.so or absent-*.so to pin in "));
+  EXPECT_THAT(failure("plugin { '', " + pin), HasSubstr("to pin in "));  // loaded: "" would match every file
+  EXPECT_THAT(failure("plugin { 'lively', sha256 = 'abc' } {}"), HasSubstr("which is no SHA-256"));
+  EXPECT_THAT(failure("plugin { 'lively', sha256 = '' } {}"),
+              HasSubstr("the sha256 of plugin { \"lively\" } is empty"));
+  for (const std::string table : {"{ 'lively' }", "{ sha256 = 'x' }", "{ 'lively', sha256 = 3 }",
+                                  "{ 'lively', sha265 = 'x' }", "{ 'lively', sha256 = 'x', path = 'y' }"}) {
+    EXPECT_THAT(failure("plugin " + table), HasSubstr("or a name and its sha256 and nothing else"));
+  }
+  fs::create_directory(dir_.path() / "renamed");
+  fs::copy_file(good("lively"), dir_.path() / "renamed" / "quiet.so");
+  EXPECT_THAT(error_of([&] { PluginCatalog({dir_.path() / "renamed"}).find_pinned("quiet", actual); }),
+              HasSubstr("quiet.so: has no part 'quiet'; name the file"));
+}
+
 TEST_F(PipelineScriptTest, ChatTemplateGetsTheMessages) {
   auto script = load(
       "function chat_template(messages)\n  local text = ''\n  for _, m in ipairs(messages) do\n"
