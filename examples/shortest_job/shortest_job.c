@@ -26,6 +26,7 @@
 
 #include "jobs.h"
 #include "mortise/ext/sequences.h"
+#include "mortise/manifest.h"
 #include "mortise/plugin.h"
 #include "step_plan.h"
 
@@ -182,18 +183,20 @@ static const mortise_component component = {
     .get_ext = get_ext,
 };
 
+static const mortise_component* const kComponents[] = {&component};
+static const mortise_module kModule = {
+    .struct_size = sizeof kModule,
+    .abi_minor = MORTISE_ABI_MINOR,
+    .num_components = 1,
+    .id = "example.shortest_job",
+    .vendor = "Mortise",
+    .version = "0.1.0",
+    .license = "Apache-2.0",
+    .components = kComponents,
+};
+MORTISE_MANIFEST(kModule); /* `mortise plugin info` reads it without running this file */
+
 const mortise_module* mortise_plugin_entry_v0(const mortise_entry_args* args) {
   (void)args;
-  static const mortise_component* const components[] = {&component};
-  static const mortise_module module = {
-      .struct_size = sizeof module,
-      .abi_minor = MORTISE_ABI_MINOR,
-      .num_components = 1,
-      .id = "example.shortest_job",
-      .vendor = "Mortise",
-      .version = "0.1.0",
-      .license = "Apache-2.0",
-      .components = components,
-  };
-  return &module;
+  return &kModule;
 }

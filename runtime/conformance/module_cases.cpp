@@ -12,6 +12,7 @@
 
 #include "conformance/guarded_memory.hpp"
 #include "conformance/subject.hpp"
+#include "loader/module_manifest.hpp"
 #include "mortise/struct_sizes.h"
 
 extern char** environ;
@@ -157,11 +158,34 @@ void supports_gives_a_reason(Subject& subject) {
          "supports refuses a pipeline without a message");
 }
 
+// Without running code, a host reads the same as after loading.
+void manifest_is_true(Subject& subject) {
+  const auto manifest = read_module_manifest(subject.bytes());
+  if (!manifest) throw NotApplicable("it has no manifest; see mortise/manifest.h");
+  const PluginFile& file = subject.file();
+  expect(manifest->id == file.id && manifest->version == file.version && manifest->vendor == file.vendor &&
+             manifest->license == file.license && manifest->abi_minor == file.abi_minor,
+         "the manifest tells of the module {} {}, and the loaded file is {} {}", manifest->id, manifest->version,
+         file.id, file.version);
+  expect(manifest->components.size() == file.components.size(), "the manifest has {} components, the loaded file {}",
+         manifest->components.size(), file.components.size());
+  for (std::size_t i = 0; i < file.components.size(); ++i) {
+    const ComponentManifest& told = manifest->components[i];
+    const Component& loaded = file.components[i];
+    expect(static_cast<PartKind>(told.kind) == loaded.kind && told.name == loaded.name &&
+               told.summary == loaded.summary && told.capabilities == loaded.capabilities &&
+               told.numerics_id == loaded.numerics_id && told.options_schema == loaded.abi->options_schema,
+           "the manifest's component {} is '{}', and differs from the loaded one, '{}'", i, told.name, loaded.name);
+  }
+}
+
 constexpr Case kCases[] = {
     {"load.quiet", "Loading the file changes nothing in the process, starts no thread and writes nothing.", kOfFile,
      loading_changes_nothing},
     {"entry.hosts", "The entry returns the same description at every call, also to newer hosts.", kOfFile,
      describes_itself_to_any_host},
+    {"metadata.manifest", "What can be read of the file without running it is what it says when it is loaded.", kOfAll,
+     manifest_is_true},
     {"metadata.texts", "Id, vendor, version, license and summary are lines of text.", kOfAll, texts_are_lines},
     {"metadata.capabilities", "The component claims only capabilities that its kind can have.", kOfAll,
      claims_only_capabilities_of_its_kind},

@@ -31,26 +31,6 @@ using Entry = decltype(mortise_plugin_entry_v0);
 constexpr std::string_view kEntryPrefix = "mortise_plugin_entry_v";
 constexpr std::uintmax_t kMaxPluginBytes = std::uintmax_t{2} << 30;  // twice the size of the largest GPU libraries
 
-std::vector<char> read_file(const fs::path& path) {
-  std::error_code error;
-  const auto status = fs::status(path, error);
-  if (status.type() == fs::file_type::none) {
-    fail("cannot be looked at: {}; check its permissions and links", error.message());
-  }
-  if (!fs::exists(status)) fail("no such file");
-  if (fs::is_directory(status)) fail("is a folder; name the plugin file in it");
-  if (!fs::is_regular_file(status)) fail("is not a regular file");
-  const std::uintmax_t size = fs::file_size(path, error);
-  if (error) fail("cannot be read: {}", error.message());
-  if (size == 0) fail("is empty; build it again");
-  if (size > kMaxPluginBytes) fail("has {} bytes; a plugin has at most {}; name another file", size, kMaxPluginBytes);
-  std::ifstream stream(path, std::ios::binary);
-  if (!stream) fail("cannot be read: {}", std::strerror(errno));
-  std::vector<char> bytes(size);
-  if (!stream.read(bytes.data(), static_cast<std::streamsize>(size))) fail("cannot be read to its end");
-  return bytes;
-}
-
 std::string hash_of(std::span<const char> bytes) {
   const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
   return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
@@ -163,7 +143,7 @@ Registry& registry() {
 
 // An empty pin takes every file.
 const PluginFile& load(const fs::path& path, const fs::path& bytes_of, std::string_view pinned_sha256) {
-  const std::vector<char> bytes = read_file(bytes_of);
+  const std::vector<char> bytes = read_plugin_bytes(bytes_of);
   if (!pinned_sha256.empty()) check_pin(bytes, pinned_sha256);
   const std::string hash = hash_of(bytes);
   Registry& all = registry();
@@ -192,6 +172,26 @@ const PluginFile& load(const fs::path& path, const fs::path& bytes_of, std::stri
 
 }  // namespace
 
+std::vector<char> read_plugin_bytes(const fs::path& path) {
+  std::error_code error;
+  const auto status = fs::status(path, error);
+  if (status.type() == fs::file_type::none) {
+    fail("cannot be looked at: {}; check its permissions and links", error.message());
+  }
+  if (!fs::exists(status)) fail("no such file");
+  if (fs::is_directory(status)) fail("is a folder; name the plugin file in it");
+  if (!fs::is_regular_file(status)) fail("is not a regular file");
+  const std::uintmax_t size = fs::file_size(path, error);
+  if (error) fail("cannot be read: {}", error.message());
+  if (size == 0) fail("is empty; build it again");
+  if (size > kMaxPluginBytes) fail("has {} bytes; a plugin has at most {}; name another file", size, kMaxPluginBytes);
+  std::ifstream stream(path, std::ios::binary);
+  if (!stream) fail("cannot be read: {}", std::strerror(errno));
+  std::vector<char> bytes(size);
+  if (!stream.read(bytes.data(), static_cast<std::streamsize>(size))) fail("cannot be read to its end");
+  return bytes;
+}
+
 const PluginFile& load_plugin_file(const fs::path& path) {
   return load_plugin_file(path, path);
 }
@@ -218,7 +218,7 @@ const PluginFile& load_pinned_plugin_file(const fs::path& path, std::string_view
 
 std::string plugin_file_hash(const fs::path& path) {
   try {
-    return hash_of(read_file(path));
+    return hash_of(read_plugin_bytes(path));
   } catch (const Error& error) {
     fail("{}: {}", path.string(), error.what());
   }

@@ -34,6 +34,9 @@ const PluginFile& load_plugin_file(const std::filesystem::path& path, const std:
 // and runs no code of the file.
 const PluginFile& load_pinned_plugin_file(const std::filesystem::path& path, std::string_view sha256);
 
+// The bytes of a file. Throws an Error that continues a sentence which begins with the file's name.
+std::vector<char> read_plugin_bytes(const std::filesystem::path& path);
+
 // PluginFile::hash of the file's current bytes; loads nothing. Throws an Error as load_plugin_file does.
 std::string plugin_file_hash(const std::filesystem::path& path);
 

@@ -68,8 +68,10 @@ def test_a_foreign_shared_object(mortise, script, tmp_path):
     assert "text.so" in text
     libc = next(p for p in map(tmp_path.__class__, ("/lib/x86_64-linux-gnu/libutil.so.1", "/lib/x86_64-linux-gnu/libc.so.6",
                                                     "/lib/aarch64-linux-gnu/libc.so.6")) if p.exists())
-    text = refused(mortise("plugin", "info", libc))
+    text = refused(mortise("plugin", "info", "--run", libc))
     assert libc.name in text and "mortise_plugin_entry_v0" in text
+    text = refused(mortise("plugin", "info", libc))
+    assert libc.name in text and "no description that can be read without running its code" in text
 
 
 def test_an_unknown_instruction_set(mortise):

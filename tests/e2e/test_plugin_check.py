@@ -1,4 +1,4 @@
-# Covers: runtime/cli/plugin/check
+# Covers: runtime/cli/plugin/{check,info}
 """`mortise plugin check`: the conformance suite as a plugin's author runs it."""
 import json
 
@@ -68,3 +68,18 @@ def test_a_file_that_is_no_plugin_fails_its_cases(mortise, tmp_path, content):
     process = mortise("plugin", "check", str(file))
     assert process.returncode == 1
     assert "FAILED  file  file.exports" in process.stdout
+
+
+def test_info_of_a_file_runs_none_of_its_code(mortise):
+    file = BUILD / "tests/e2e/plugins/fatal/rogue_constructor.so"  # raises SIGSEGV when it is loaded
+    process = mortise("plugin", "info", file)
+    assert process.returncode == 0, process.stderr
+    assert process.stdout.splitlines()[0] == "scheduler rogue_constructor"
+    assert "crashes while it is loaded" in process.stdout and "test.rogue 1, Tests, Apache-2.0, ABI 0." in process.stdout
+    assert mortise("plugin", "info", "--run", file).returncode not in (0, 1)
+
+
+def test_info_of_a_file_is_that_of_the_loaded_plugin(mortise):
+    for name in ["ngram", "fcfs", "cascade-cpu"]:
+        read = mortise("plugin", "info", BUILD / f"{name}.so").stdout
+        assert read and read == mortise("plugin", "info", "--run", BUILD / f"{name}.so").stdout

@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "mortise/abi.h"
+#include "mortise/manifest.h"
 #include "mortise/plugin.h"
 
 namespace mortise {
@@ -191,17 +192,22 @@ inline mortise_tensor make_tensor(void* data, int32_t dtype, int64_t rows, int64
 }  // namespace mortise
 
 // Defines the entry of a plugin file: MORTISE_PLUGIN("mortise.ngram", "Mortise", "0.1.0", "Apache-2.0", &kNgram, ...).
+// The components are constants, so that the file can be read without running it (manifest.h).
 #define MORTISE_PLUGIN(ID, VENDOR, VERSION, LICENSE, ...)                                                    \
+  namespace {                                                                                                \
+  const mortise_component* const mortise_components_[] = {__VA_ARGS__};                                      \
+  const mortise_module mortise_module_ = {                                                                   \
+      sizeof(mortise_module),                                                                                \
+      0,                                                                                                     \
+      MORTISE_ABI_MINOR,                                                                                     \
+      static_cast<int32_t>(sizeof mortise_components_ / sizeof mortise_components_[0]),                      \
+      ID,                                                                                                    \
+      VENDOR,                                                                                                \
+      VERSION,                                                                                               \
+      LICENSE,                                                                                               \
+      mortise_components_};                                                                                  \
+  MORTISE_MANIFEST(mortise_module_);                                                                         \
+  }                                                                                                          \
   MORTISE_EXTERN_C MORTISE_EXPORT const mortise_module* mortise_plugin_entry_v0(const mortise_entry_args*) { \
-    static const mortise_component* const components[] = {__VA_ARGS__};                                      \
-    static const mortise_module module = {sizeof(mortise_module),                                            \
-                                          0,                                                                 \
-                                          MORTISE_ABI_MINOR,                                                 \
-                                          static_cast<int32_t>(sizeof components / sizeof components[0]),    \
-                                          ID,                                                                \
-                                          VENDOR,                                                            \
-                                          VERSION,                                                           \
-                                          LICENSE,                                                           \
-                                          components};                                                       \
-    return &module;                                                                                          \
+    return &mortise_module_;                                                                                 \
   }

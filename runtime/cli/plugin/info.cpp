@@ -2,11 +2,13 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "cli/plugin/commands.hpp"
 #include "error.hpp"
 #include "loader/catalog.hpp"
+#include "loader/module_manifest.hpp"
 #include "loader/nearest.hpp"
 #include "loader/part_instance.hpp"
 #include "mortise/device.h"
@@ -14,19 +16,19 @@
 namespace mortise {
 namespace {
 
-void print_options(const Component& component) {
-  if (component.schema.options().empty()) {
+void print_options(const OptionsSchema& schema) {
+  if (schema.options().empty()) {
     fmt::print("  options       none\n");
     return;
   }
   fmt::print("  options\n");
   std::size_t name_width = 0;
   std::size_t type_width = 0;
-  for (const auto& option : component.schema.options()) {
+  for (const auto& option : schema.options()) {
     name_width = std::max(name_width, option.name.size());
     type_width = std::max(type_width, option.type.size());
   }
-  for (const auto& option : component.schema.options()) {
+  for (const auto& option : schema.options()) {
     const std::string value = option.required ? "required" : "default " + option.default_value.dump();
     fmt::print("    {:{}}  {:{}}  {}; {} ({})\n", option.name, name_width, option.type, type_width, value, option.title,
                option.expected);
@@ -68,14 +70,48 @@ void print_component(const Component& component, const PluginFile& file) {
   fmt::print("  capabilities  {}\n", join_names(capability_words(component.capabilities)));
   if (!component.numerics_id.empty()) fmt::print("  numerics      {}\n", component.numerics_id);
   if (component.kind == PartKind::kDevice) print_machine(component);
-  print_options(component);
+  print_options(component.schema);
 }
 
 bool names_file(const std::string& text) {
   return text.find('/') != std::string::npos || text.ends_with(".so");
 }
 
-void show_plugin(const std::string& wanted) {
+// Runs none of the file's code. Its texts are a stranger's.
+void show_manifest(const std::string& path) {
+  std::optional<ModuleManifest> manifest;
+  try {
+    manifest = read_module_manifest(read_plugin_bytes(path));
+  } catch (const Error& error) {
+    fail("{}: {}", path, error.what());
+  }
+  if (!manifest) {
+    fail(
+        "{}: has no description that can be read without running its code (mortise/manifest.h); if you trust it, --run "
+        "loads it",
+        path);
+  }
+  const auto line = [](const std::string& text) { return plugin_text(text.c_str(), 400); };
+  for (const ComponentManifest& component : manifest->components) {
+    const auto kind = std::ranges::find(kAllKinds, static_cast<PartKind>(component.kind));
+    fmt::print("{} {}\n", kind == std::end(kAllKinds) ? "part of an unknown kind" : kind_name(*kind),
+               line(component.name));
+    fmt::print("  summary       {}\n", line(component.summary));
+    fmt::print("  file          {}\n", path);
+    fmt::print("  plugin        {} {}, {}, {}, ABI {}.{}\n", line(manifest->id), line(manifest->version),
+               line(manifest->vendor), line(manifest->license), MORTISE_ABI_MAJOR, manifest->abi_minor);
+    fmt::print("  capabilities  {}\n", join_names(capability_words(component.capabilities)));
+    if (!component.numerics_id.empty()) fmt::print("  numerics      {}\n", line(component.numerics_id));
+    try {
+      print_options(OptionsSchema(component.options_schema));
+    } catch (const Error& error) {
+      fmt::print("  options       cannot be read: {}\n", error.what());
+    }
+  }
+}
+
+void show_plugin(const std::string& wanted, bool runs) {
+  if (names_file(wanted) && !runs) return show_manifest(wanted);
   if (names_file(wanted)) {
     const PluginFile& file = load_plugin_file(wanted);
     for (const Component& component : file.components) print_component(component, file);
@@ -92,8 +128,10 @@ void show_plugin(const std::string& wanted) {
 void add_plugin_info_command(CLI::App& plugin) {
   CLI::App* info = plugin.add_subcommand("info", "capabilities and options of one plugin");
   auto wanted = std::make_shared<std::string>();
-  info->add_option("plugin", *wanted, "name of a plugin, or a plugin file")->required();
-  info->callback([wanted] { show_plugin(*wanted); });
+  auto runs = std::make_shared<bool>(false);
+  info->add_option("plugin", *wanted, "name of a plugin, or a plugin file, whose code does not run")->required();
+  info->add_flag("--run", *runs, "loads a file that you trust: what a device says of this machine is shown, too");
+  info->callback([wanted, runs] { show_plugin(*wanted, *runs); });
 }
 
 }  // namespace mortise

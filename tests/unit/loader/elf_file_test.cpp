@@ -1,3 +1,4 @@
+// Covers: runtime/loader/elf_reader
 #include "loader/elf_file.hpp"
 
 #include <elf.h>
