@@ -12,8 +12,8 @@ using namespace test;
 using testing::HasSubstr;
 
 TEST(ModuleManifest, IsWhatTheLoadedModuleSays) {
-  const PluginFile& file = load_plugin_file(good("parts"));
-  const auto manifest = read_module_manifest(read_bytes(good("parts")));
+  const PluginFile& file = load_plugin_file(good("toy_device"));
+  const auto manifest = read_module_manifest(read_bytes(good("toy_device")));
   ASSERT_TRUE(manifest.has_value());
   EXPECT_EQ(manifest->id, file.id);
   EXPECT_EQ(manifest->vendor, file.vendor);
@@ -43,7 +43,7 @@ TEST(ModuleManifest, SaysWhatIsNoSharedObject) {
 
 // Whatever is wrong with a file, reading it ends in an Error or in texts of limited size.
 TEST(ModuleManifest, SurvivesDamagedFiles) {
-  const std::vector<char> sound = read_bytes(good("parts"));
+  const std::vector<char> sound = read_bytes(good("toy_device"));
   std::mt19937 random(7);
   int num_refused = 0;
   for (int i = 0; i < 3000; ++i) {
@@ -63,7 +63,7 @@ TEST(ModuleManifest, SurvivesDamagedFiles) {
 
 // A pointer of the manifest that leads out of the file.
 TEST(ModuleManifest, RefusesPointersOutOfTheFile) {
-  std::vector<char> bytes = read_bytes(good("parts"));
+  std::vector<char> bytes = read_bytes(good("toy_device"));
   int num_damaged = 0;
   for (std::size_t at = 0; at + 24 <= bytes.size(); at += 8) {  // the addend of each relocation, and all else
     std::vector<char> changed = bytes;
