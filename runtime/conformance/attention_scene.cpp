@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <numeric>
 
 #include "conformance/device_matrix.hpp"
 #include "mortise/numerics.h"
@@ -69,148 +68,22 @@ AttentionScene::AttentionScene(const PartInstance& device, const Part& part, Att
     : device_(device),
       part_(part),
       shape_(std::move(shape)),
-      free_blocks_(static_cast<std::size_t>(num_blocks - 1)),
+      sequences_(device, shape_.block_size, num_blocks),
       cos_(device, std::span<const float>(rope_table(shape_, false))),
       sin_(device, std::span<const float>(rope_table(shape_, true))) {
-  std::iota(free_blocks_.begin(), free_blocks_.end(), 1);
-  has_host_memory_ = conformance::has_host_memory(device);
   if (!shape_.has_norms) return;
   q_norm_ = prepare_norm(device, shape_, RowOf::kQuery);
   k_norm_ = prepare_norm(device, shape_, RowOf::kKey);
 }
 
-std::int32_t AttentionScene::take_block() {
-  if (free_blocks_.empty()) fail("the scene needs more KV blocks");
-  const std::int32_t block = free_blocks_.front();
-  free_blocks_.erase(free_blocks_.begin());
-  return block;
-}
-
-std::size_t AttentionScene::add(std::vector<std::int32_t> tokens) {
-  sequences_.push_back({sequences_.size() + 1, std::move(tokens), {}});
-  Sequence& added = sequences_.back();
-  const auto block_size = static_cast<std::size_t>(shape_.block_size);
-  while (added.blocks.size() * block_size < added.tokens.size()) added.blocks.push_back(take_block());
-  return sequences_.size() - 1;
-}
-
-std::size_t AttentionScene::fork(std::size_t sequence, std::int32_t num_blocks, std::span<const std::int32_t> tokens) {
-  const Sequence parent = sequences_[sequence];
-  std::vector<std::int32_t> all(parent.tokens.begin(), parent.tokens.begin() + num_blocks * shape_.block_size);
-  all.insert(all.end(), tokens.begin(), tokens.end());
-  const std::size_t index = add(std::move(all));
-  std::vector<std::int32_t>& blocks = sequences_[index].blocks;
-  free_blocks_.insert(free_blocks_.begin(), blocks.begin(), blocks.begin() + num_blocks);
-  std::copy_n(parent.blocks.begin(), num_blocks, blocks.begin());
-  return index;
-}
-
-void AttentionScene::end(std::size_t sequence) {
-  std::vector<std::int32_t>& blocks = sequences_[sequence].blocks;
-  free_blocks_.insert(free_blocks_.begin(), blocks.begin(), blocks.end());
-  blocks.clear();
-}
-
 void AttentionScene::copy_blocks(std::size_t sequence) {
-  const std::vector<std::int32_t> from = sequences_[sequence].blocks;
-  std::vector<std::int32_t> to;
-  for (std::size_t i = 0; i < from.size(); ++i) to.push_back(take_block());
+  const std::vector<std::int32_t> from = sequences_.replace_blocks(sequence);
   ReadOnlyCopies copies;
   part_.perform("copy_blocks", [&](mortise_error* error) {
-    return part_.table<mortise_attention_table>().copy_blocks(part_.handle<mortise_attention>(), nullptr,
-                                                              copies.copy(from), copies.copy(to),
-                                                              static_cast<std::int32_t>(from.size()), error);
+    return part_.table<mortise_attention_table>().copy_blocks(
+        part_.handle<mortise_attention>(), nullptr, copies.copy(from), copies.copy(sequences_.blocks(sequence)),
+        static_cast<std::int32_t>(from.size()), error);
   });
-  sequences_[sequence].blocks = to;
-}
-
-AttentionScene::Arrays AttentionScene::arrays_of(const std::vector<SceneRun>& runs, const StepStyle& style) const {
-  Arrays arrays;
-  for (const SceneRun& run : runs) {
-    const Sequence& sequence = sequences_[run.sequence];
-    for (std::int32_t position = run.first; position < run.first + run.count; ++position) {
-      arrays.token_ids.push_back(std::max(sequence.tokens[static_cast<std::size_t>(position)], 0));
-      arrays.positions.push_back(position);
-      const std::int64_t block = sequence.blocks[static_cast<std::size_t>(position / shape_.block_size)];
-      arrays.slot_mapping.push_back(block * shape_.block_size + position % shape_.block_size);
-    }
-    arrays.seq_ids.push_back(sequence.id);
-    arrays.seq_lens.push_back(run.first + run.count);
-    arrays.cu_seqlens_q.push_back(static_cast<std::int32_t>(arrays.positions.size()));
-    arrays.logit_rows.push_back(arrays.cu_seqlens_q.back() - 1);
-    arrays.max_blocks = std::max(arrays.max_blocks, (arrays.seq_lens.back() - 1) / shape_.block_size + 1);
-    arrays.max_query_len = std::max(arrays.max_query_len, run.count);
-  }
-  add_padding(arrays, style);
-  if (style.is_bucket) arrays.max_blocks += 3;
-  arrays.block_table.assign(arrays.seq_ids.size() * static_cast<std::size_t>(arrays.max_blocks), 0);
-  for (std::size_t i = 0; i < runs.size(); ++i) {
-    const auto used = (arrays.seq_lens[i] - 1) / shape_.block_size + 1;
-    std::copy_n(sequences_[runs[i].sequence].blocks.begin(), used,
-                arrays.block_table.begin() + static_cast<std::ptrdiff_t>(i) * arrays.max_blocks);
-  }
-  for (const SceneGroup& group : style.groups) {
-    arrays.group_seqs.insert(arrays.group_seqs.end(), group.runs.begin(), group.runs.end());
-    arrays.group_offsets.push_back(static_cast<std::int32_t>(arrays.group_seqs.size()));
-    arrays.group_shared_tokens.push_back(group.shared_tokens);
-    arrays.group_parents.push_back(group.parent);
-  }
-  return arrays;
-}
-
-// As batch.h says: token 0, position 0, a slot of a reserved block, in sequences of length 0.
-void AttentionScene::add_padding(Arrays& arrays, const StepStyle& style) const {
-  for (std::int32_t i = 0; i < style.padding; ++i) {
-    arrays.token_ids.push_back(0);
-    arrays.positions.push_back(0);
-    arrays.slot_mapping.push_back(i % shape_.block_size);
-    arrays.seq_ids.push_back(0);
-    arrays.seq_lens.push_back(0);
-    arrays.cu_seqlens_q.push_back(static_cast<std::int32_t>(arrays.positions.size()));
-  }
-}
-
-template <typename T>
-const T* AttentionScene::on_device(const T* copy, const std::vector<T>& values,
-                                   std::vector<std::unique_ptr<DeviceBuffer>>& device) {
-  if (has_host_memory_) return copy;
-  device.push_back(std::make_unique<DeviceBuffer>(device_, std::span<const T>(values)));
-  return device.back()->template data<T>();
-}
-
-mortise_batch AttentionScene::batch_of(const Arrays& arrays, const std::vector<SceneRun>& runs, const StepStyle& style,
-                                       ReadOnlyCopies& host, std::vector<std::unique_ptr<DeviceBuffer>>& device) {
-  auto batch = sized<mortise_batch>();
-  batch.flags = style.is_bucket ? MORTISE_BATCH_BUCKET : 0;
-  batch.step_id = ++step_id_;
-  batch.num_seqs = static_cast<std::int32_t>(arrays.seq_ids.size());
-  batch.num_tokens = static_cast<std::int32_t>(arrays.positions.size());
-  batch.num_logit_rows = static_cast<std::int32_t>(arrays.logit_rows.size());
-  batch.num_real_seqs = static_cast<std::int32_t>(runs.size());
-  batch.num_real_tokens = batch.num_tokens - style.padding;
-  batch.block_size = shape_.block_size;
-  batch.max_blocks = arrays.max_blocks;
-  batch.max_query_len = arrays.max_query_len + (style.is_bucket ? 2 : 0);
-  batch.max_seq_len =
-      style.is_bucket ? arrays.max_blocks * shape_.block_size : *std::ranges::max_element(arrays.seq_lens);
-  batch.seq_ids = host.copy(arrays.seq_ids);
-  batch.device_token_ids = on_device(batch.token_ids = host.copy(arrays.token_ids), arrays.token_ids, device);
-  batch.device_positions = on_device(batch.positions = host.copy(arrays.positions), arrays.positions, device);
-  batch.device_cu_seqlens_q =
-      on_device(batch.cu_seqlens_q = host.copy(arrays.cu_seqlens_q), arrays.cu_seqlens_q, device);
-  batch.device_seq_lens = on_device(batch.seq_lens = host.copy(arrays.seq_lens), arrays.seq_lens, device);
-  batch.device_block_table = on_device(batch.block_table = host.copy(arrays.block_table), arrays.block_table, device);
-  batch.device_slot_mapping =
-      on_device(batch.slot_mapping = host.copy(arrays.slot_mapping), arrays.slot_mapping, device);
-  batch.device_logit_rows = on_device(batch.logit_rows = host.copy(arrays.logit_rows), arrays.logit_rows, device);
-  batch.num_groups = static_cast<std::int32_t>(style.groups.size());
-  if (batch.num_groups > 0) {
-    batch.group_offsets = host.copy(arrays.group_offsets);
-    batch.group_seqs = host.copy(arrays.group_seqs);
-    batch.group_shared_tokens = host.copy(arrays.group_shared_tokens);
-    batch.group_parents = host.copy(arrays.group_parents);
-  }
-  return batch;
 }
 
 void AttentionScene::fill_heads(std::vector<std::uint8_t>& matrix, std::size_t row_bytes, std::size_t offset, RowOf row,
@@ -219,7 +92,7 @@ void AttentionScene::fill_heads(std::vector<std::uint8_t>& matrix, std::size_t r
   std::uint8_t* at = matrix.data() + offset;
   for (const SceneRun& run : runs) {
     for (std::int32_t position = run.first; position < run.first + run.count; ++position, at += row_bytes) {
-      const std::int32_t token = sequences_[run.sequence].tokens[static_cast<std::size_t>(position)];
+      const std::int32_t token = sequences_.tokens(run.sequence)[static_cast<std::size_t>(position)];
       std::uint8_t* head_at = at;
       for (std::int32_t head = 0; head < heads; ++head) {
         const auto bytes = stored(shape_, head_values(shape_, row, token, position, layer, head));
@@ -291,12 +164,9 @@ std::vector<std::uint8_t> AttentionScene::run_layer(const Part& part, const mort
 }
 
 OutputRows AttentionScene::step_by(const Part& part, const std::vector<SceneRun>& runs, const StepStyle& style) {
-  const Arrays arrays = arrays_of(runs, style);
-  ReadOnlyCopies host;
-  std::vector<std::unique_ptr<DeviceBuffer>> device;
-  const mortise_batch batch = batch_of(arrays, runs, style, host, device);
+  const auto batch = sequences_.batch_of(runs, style);
   auto step = sized<mortise_step>();
-  step.batch = host.copy(&batch, 1);
+  step.batch = batch->batch;
   step.device = device_.handle<mortise_device>();
   step.device_table = device_.table<mortise_device_table>();
   step.attention = part.handle<mortise_attention>();

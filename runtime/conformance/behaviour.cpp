@@ -3,9 +3,11 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include <algorithm>
 #include <sstream>
 
 #include "conformance/attention_scene.hpp"
+#include "conformance/model_scene.hpp"
 #include "conformance/proposer_driver.hpp"
 #include "conformance/scheduler_driver.hpp"
 
@@ -42,6 +44,28 @@ std::string attending(Subject& subject, Part& part, std::uint64_t seed) {
   return journal;
 }
 
+// The same of a model: a hash of its logits.
+std::string modelling(Subject& subject, Part& part, std::uint64_t seed) {
+  ModelScene scene(subject, part);
+  std::string journal;
+  const auto note = [&](const ModelRows& rows) {
+    for (const auto& [place, row] : rows) {
+      journal += fmt::format("sequence {}, position {}: {:016x}\n", place.first, place.second,
+                             XXH3_64bits(row.logits.data(), row.logits.size() * sizeof(float)));
+    }
+  };
+  const std::int32_t size = std::min(scene.dims().max_model_len, 24);
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(size));
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    tokens[i] = static_cast<std::int32_t>((seed % 1000 + 7 * i) % static_cast<std::size_t>(scene.dims().vocab_size));
+  }
+  const std::size_t one = scene.sequences().add(tokens), other = scene.sequences().add(tokens);
+  note(scene.prefill(one));
+  note(scene.step({{other, 0, size}, {one, size - 1, 1}}));
+  note(scene.step({{other, size - 1, 1}}, {.padding = 2}));
+  return journal;
+}
+
 }  // namespace
 
 std::string behaviour(Subject& subject, Part& part, std::uint64_t seed) {
@@ -52,6 +76,8 @@ std::string behaviour(Subject& subject, Part& part, std::uint64_t seed) {
       return drafts_of_texts(part, seed);
     case PartKind::kAttention:
       return attending(subject, part, seed);
+    case PartKind::kModel:
+      return modelling(subject, part, seed);
     default:
       throw NotApplicable("there is no scenario for this kind");
   }

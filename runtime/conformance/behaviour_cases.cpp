@@ -78,7 +78,7 @@ void drawn_scenarios_hold(Subject& subject) {
   for (int i = 0; i < subject.rounds(5); ++i) behaviour(subject, *subject.make_active(), subject.random()());
 }
 
-constexpr std::uint32_t kOfStepping = kOfScheduler | kOfProposer | kOfAttention;
+constexpr std::uint32_t kOfStepping = kOfScheduler | kOfProposer | kOfAttention | kOfModel;
 
 constexpr Case kCases[] = {
     {"behaviour.repeats", "Two instances with the same inputs give the same results.", kOfStepping, two_runs_agree,

@@ -68,6 +68,8 @@ std::span<const Case> scheduler_cases();
 std::span<const Case> proposer_cases();
 std::span<const Case> attention_output_cases();
 std::span<const Case> attention_cases();
+std::span<const Case> model_cases();
+std::span<const Case> model_load_cases();
 std::span<const Case> device_cases();
 std::span<const Case> device_linear_cases();
 std::span<const Case> device_row_cases();

@@ -19,6 +19,7 @@ DeviceWatch::DeviceWatch(const PartInstance& device) : inner_(device.table<morti
   table_.host_allocate = host_allocate;
   table_.host_free = host_free;
   table_.prepare_weight = prepare_weight;
+  table_.free_weight = free_weight;
 }
 
 DeviceWatch::~DeviceWatch() {
@@ -66,7 +67,18 @@ void DeviceWatch::host_free(mortise_device* device, void* memory) {
 mortise_status DeviceWatch::prepare_weight(mortise_device* device, const mortise_weight_source* source,
                                            mortise_weight** weight, mortise_error* error) {
   current->note_in_step("prepare_weight");
-  return current->inner_->prepare_weight(device, source, weight, error);
+  const mortise_status status = current->inner_->prepare_weight(device, source, weight, error);
+  if (status == MORTISE_OK) current->weights_.insert(*weight);
+  return status;
+}
+
+void DeviceWatch::free_weight(mortise_device* device, mortise_weight* weight) {
+  current->note_in_step("free_weight");
+  if (weight != nullptr && current->weights_.erase(weight) == 0) {
+    current->breaches_.emplace_back("the device's free_weight is called with a weight that the part does not hold");
+    return;
+  }
+  current->inner_->free_weight(device, weight);
 }
 
 }  // namespace mortise::conformance

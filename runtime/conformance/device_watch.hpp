@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,7 @@ class DeviceWatch {
   void set_in_step(bool in_step) { in_step_ = in_step; }
   const std::vector<std::string>& breaches() const { return breaches_; }
   std::size_t num_allocations() const { return memory_.size() + host_memory_.size(); }  // that are not freed
+  std::size_t num_weights() const { return weights_.size(); }                           // that are not freed
 
  private:
   static mortise_status allocate(mortise_device* device, std::uint64_t bytes, void** memory, mortise_error* error);
@@ -35,12 +37,14 @@ class DeviceWatch {
   static void host_free(mortise_device* device, void* memory);
   static mortise_status prepare_weight(mortise_device* device, const mortise_weight_source* source,
                                        mortise_weight** weight, mortise_error* error);
+  static void free_weight(mortise_device* device, mortise_weight* weight);
   void note_in_step(const char* function);
 
   const mortise_device_table* inner_;
   mortise_device_table table_;
   bool in_step_ = false;
   std::map<void*, std::uint64_t> memory_, host_memory_;
+  std::set<mortise_weight*> weights_;
   std::vector<std::string> breaches_;
 };
 

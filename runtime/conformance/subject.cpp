@@ -10,10 +10,12 @@
 #include <iterator>
 #include <utility>
 
+#include "execution/weight_reader.hpp"
 #include "loader/catalog.hpp"
 #include "loader/host_services.hpp"
 #include "loader/private_copy.hpp"
 #include "mortise/attention.h"
+#include "mortise/model.h"
 #include "mortise/proposer.h"
 
 namespace mortise::conformance {
@@ -77,26 +79,45 @@ nlohmann::json Subject::options() {
 PartSetup Subject::setup() {
   PartSetup setup;
   setup.options = options();
-  if (component().kind == PartKind::kAttention) {
+  const bool is_model = component().kind == PartKind::kModel;
+  if (is_model) setup.model_config = checkpoint().config().json;
+  if (is_model || component().kind == PartKind::kAttention) {
     setup.device = device().handle<mortise_device>();
     setup.device_table = device().table<mortise_device_table>();
   }
   return setup;
 }
 
+const Checkpoint& Subject::checkpoint() {
+  if (checkpoint_) return *checkpoint_;
+  const nlohmann::json given = options();
+  if (!given.contains("path")) throw NotApplicable("it has no option 'path', which names a checkpoint");
+  return checkpoint_.emplace(Checkpoint::open(given["path"].get<std::string>()));
+}
+
+mortise_query Subject::query_for_device(const char* name) {
+  mortise_query query{};
+  query.struct_size = sizeof query;
+  query.device = name;
+  if (component().kind == PartKind::kModel) {
+    const std::string& config = checkpoint().config().json;
+    query.model_config = {config.data(), config.size()};
+    return query;
+  }
+  query.dims = &dims_;
+  query.kv_dtype = MORTISE_BF16;
+  query.block_size = usual_sizes().block_size;
+  return query;
+}
+
 const PartInstance& Subject::device() {
+  if (component().kind == PartKind::kModel) checkpoint();  // a folder that cannot be used is no matter of a device
   std::string reasons;
   for (const char* name : {"cpu", "cuda"}) {
     if (device_ != nullptr) break;
-    mortise_query query{};
-    query.struct_size = sizeof query;
-    query.device = name;
-    query.dims = &dims_;
-    query.kv_dtype = MORTISE_BF16;
-    query.block_size = usual_sizes().block_size;
     try {
-      if (const auto reason = component().refusal(query)) fail("{}", *reason);
-      const Component& chosen = PluginCatalog::standard().select(PartKind::kDevice, name, mortise_query{sizeof query});
+      if (const auto reason = component().refusal(query_for_device(name))) fail("{}", *reason);
+      const Component& chosen = PluginCatalog::standard().select(PartKind::kDevice, name, mortise_query{sizeof(mortise_query)});
       auto opened = std::make_unique<PartInstance>(
           chosen, chosen.schema.complete(nlohmann::json::object(), chosen.label()), CreateContext{});
       opened->activate(usual_sizes());
@@ -161,7 +182,16 @@ Answer Subject::bind_attention(Part& part) {
   return part.call("bind", [&](mortise_error* error) { return table.bind(self, &args, error); });
 }
 
+Answer Subject::load_model(Part& part) {
+  WeightReader weights(checkpoint());
+  const mortise_weight_reader reader = weights.abi();
+  return part.call("load", [&](mortise_error* error) {
+    return part.table<mortise_model_table>().load(part.handle<mortise_model>(), &reader, error);
+  });
+}
+
 Answer Subject::bind(Part& part) {
+  if (component().kind == PartKind::kModel) return load_model(part);
   if (component().kind == PartKind::kAttention) return bind_attention(part);
   if (component().kind != PartKind::kProposer) return {};
   mortise_proposer_bind_args args{};

@@ -5,10 +5,12 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "checkpoint/checkpoint.hpp"
 #include "conformance/attention_shape.hpp"
 #include "conformance/part.hpp"
 #include "loader/part_instance.hpp"
@@ -49,15 +51,18 @@ class Subject {
   // Creates an instance with these options and changes to the setup. Throws CaseFailed if create fails.
   std::unique_ptr<Part> make(PartSetup setup);
   std::unique_ptr<Part> make() { return make(setup()); }
-  // What make() uses: the subject's options, and for an attention a device that it serves. Throws NotApplicable if
-  // there is none.
+  // What make() uses: the subject's options, for an attention or a model a device that it serves, and for a model the
+  // configuration of its checkpoint. Throws NotApplicable if there is no such device.
   PartSetup setup();
   // The same, bound and activated, ready for steps.
   std::unique_ptr<Part> make_active(PartSetup setup);
   std::unique_ptr<Part> make_active() { return make_active(setup()); }
-  // A device that the attention serves, opened at the first call. Throws NotApplicable if there is none.
+  // A device that the attention or model serves, opened at the first call. Throws NotApplicable if there is none.
   const PartInstance& device();
-  // Makes the binding calls of the kind; OK where there are none.
+  // The folder in a model's option `path`, opened at the first call. Throws an Error if it cannot be used, and
+  // NotApplicable if the model has no such option.
+  const Checkpoint& checkpoint();
+  // Makes the binding calls of the kind (of a model: load); OK where there are none.
   Answer bind(Part& part);
   // Binds and activates. Throws CaseFailed if that fails.
   void start(Part& part);
@@ -67,8 +72,11 @@ class Subject {
   const std::string component_;
   std::mt19937_64 random_;
   Answer bind_attention(Part& part);
+  Answer load_model(Part& part);
+  mortise_query query_for_device(const char* name);
 
   const mortise_model_dims dims_;  // of the model that the part serves
+  std::optional<Checkpoint> checkpoint_;
   std::unique_ptr<PartInstance>
       device_;          // opened when it is needed first; never closed, as parts use it until they end
   void* kv_ = nullptr;  // memory of the device for the KV of an attention; ends with the process

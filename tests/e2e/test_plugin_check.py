@@ -20,6 +20,27 @@ def test_built_in_plugins_pass_every_case_that_applies(mortise, plugin):
     assert len({case["case"] for case in report["cases"]}) >= 30
 
 
+@pytest.mark.parametrize("model, checkpoint", [
+    ("llama", "models/demo"),
+    ("llama", "tests/golden/models/qwen3"),
+    ("gpt2", "tests/golden/models/gpt2"),
+    ("opt", "tests/golden/models/opt"),
+])
+def test_built_in_models_pass_every_case_with_a_checkpoint(mortise, model, checkpoint):
+    process = check(mortise, model, "--json", "--options", json.dumps({"path": str(SOURCE / checkpoint)}))
+    report = json.loads(process.stdout)
+    assert [case for case in report["cases"] if case["outcome"] == "failed"] == []
+    assert process.returncode == 0 and report["passed"]
+    passed = {case["case"] for case in report["cases"] if case["outcome"] == "passed"}
+    assert len([name for name in passed if name.startswith("model.")]) == 33
+
+
+def test_a_folder_without_a_checkpoint_is_told(mortise, tmp_path):
+    process = check(mortise, "llama", "--case", "model.dims", "--options", json.dumps({"path": str(tmp_path)}))
+    assert process.returncode == 1
+    assert "config.json" in process.stdout
+
+
 def test_a_part_without_its_required_options_is_not_judged_by_them(mortise):
     process = check(mortise, "draft_model", "--case", "options.defaults")
     assert process.returncode == 0
