@@ -12,6 +12,7 @@
 #include <span>
 #include <utility>
 
+#include "abi_record/call_recorder.hpp"
 #include "assembly/default_script.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/pipeline_chat.hpp"
@@ -38,6 +39,10 @@ void add_session_options(CLI::App& command, SessionOptions& options) {
   command.add_option("script", options.script,
                      "pipeline script, or a checkpoint's folder (default: the embedded demo)");
   command.add_option("--trace", options.trace, "write a Chrome trace of the engine's steps to this file");
+  command.add_option_function<std::string>(
+      "--record-abi", [](const std::string& target) { record_abi_calls(target); },
+      "[PART=]FILE: write the calls of this scheduler or proposer (default: of the scheduler) for mortise plugin "
+      "replay");
 }
 
 void add_record_option(CLI::App& command, SessionOptions& options) {

@@ -49,6 +49,8 @@ UNREACHABLE = {
     "no process for a case: {}": "the limit of processes stops the tests' own before",
     "more runs or merges than there is room for": "a fault of the engine",
     "bench: the engine ended a request: {}": "a part that fails in the middle of a step, which none of ours does",
+    "'activate' comes twice": "no part of ours that can be recorded has the function activate",
+    "a step comes before 'activate'": "the same",
 }
 GRAM = 12  # letters: "expected a " is too short to tell errors apart
 

@@ -7,13 +7,14 @@
 namespace mortise {
 
 void add_plugin_command(CLI::App& app) {
-  CLI::App* plugin = app.add_subcommand("plugin", "lists, describes, checks, measures and creates plugins");
+  CLI::App* plugin = app.add_subcommand("plugin", "lists, describes, checks, measures, replays and creates plugins");
   plugin->require_subcommand(1);
   add_plugin_list_command(*plugin);
   add_plugin_info_command(*plugin);
   add_plugin_check_command(*plugin);
   add_plugin_bench_command(*plugin);
   add_plugin_new_command(*plugin);
+  add_plugin_replay_command(*plugin);
 }
 
 }  // namespace mortise

@@ -1,0 +1,156 @@
+# Covers: runtime/abi_record/call_recorder runtime/abi_record/call_replay runtime/abi_record/fields
+# Covers: runtime/cli/plugin/replay runtime/loader/component_wrapper
+"""--record-abi and mortise plugin replay: the calls of one part, made again without the engine."""
+import json
+import random
+
+import pytest
+
+from conftest import BUILD, SOURCE, run_mortise
+
+NGRAM = SOURCE / "scripts/ngram.lua"
+LINES = [{"custom_id": str(i), "url": "/v1/completions",
+          "body": {"prompt": "The cat sat on the mat. The cat sat on", "max_tokens": 24, "temperature": i % 2, "seed": i}}
+         for i in range(4)]
+
+
+def record(path, target, script, source):
+    source.write_text("".join(json.dumps(line) + "\n" for line in LINES))
+    return run_mortise("batch", script, "-i", source, "-o", path.with_suffix(".out"), "--record-abi", target)
+
+
+def replay(path, plugin):
+    return run_mortise("plugin", "replay", path, BUILD / f"{plugin}.so")
+
+
+@pytest.fixture(scope="module", params=["ngram", "fcfs", "prefix_group"])
+def recorded(request, tmp_path_factory):
+    """(the part's name, its record) of a batch with the demo model."""
+    folder = tmp_path_factory.mktemp(request.param)
+    script = folder / "pipeline.lua"
+    text = NGRAM.read_text().replace('script_dir .. "/../models/demo"', f'"{SOURCE}/models/demo"')
+    script.write_text(text.replace("fcfs {", "prefix_group {") if request.param == "prefix_group" else text)
+    path = folder / "part.abi"
+    process = record(path, path if request.param == "fcfs" else f"{request.param}={path}", script, folder / "in.jsonl")
+    assert process.returncode == 0, process.stderr
+    return request.param, path
+
+
+def lines_of(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def written(tmp_path, lines):
+    path = tmp_path / "changed.abi"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+def test_the_same_build_gives_the_same_outputs(recorded):
+    part, path = recorded
+    lines = lines_of(path)
+    calls = [line["function"] for line in lines if "call" in line]
+    assert calls[0] == "create" and calls[-1] == "destroy"
+    assert ("propose" in calls and "observe" in calls) if part == "ngram" else ("plan" in calls and "events" in calls)
+    process = replay(path, part)
+    assert process.stdout == f"{len(calls)} calls: all outputs are equal\n" and process.returncode == 0, process.stderr
+
+
+def test_the_first_call_that_differs_is_named(recorded, tmp_path):
+    part, path = recorded
+    lines = lines_of(path)
+    key, function = ("num_drafts", "propose") if part == "ngram" else ("num_scheduled", "plan")
+    calls = {line["call"]: line["function"] for line in lines if "call" in line}
+    results = [line for line in lines if calls.get(line.get("result")) == function]
+    changed = results[len(results) // 2]
+    if part == "ngram":
+        changed["out"][key][0] += 1
+    else:
+        changed["out"][key] += 1
+    process = replay(written(tmp_path, lines), part)
+    assert process.returncode == 1
+    assert process.stdout.startswith(f"call {changed['result']} differs: {function}: /{key}"), process.stdout
+
+
+def test_other_behaviour_of_the_plugin_is_found(recorded, tmp_path):
+    part, path = recorded
+    if part != "ngram":
+        pytest.skip("an option of ngram changes what it drafts")
+    lines = lines_of(path)
+    lines[1]["in"]["options"].update(min_match=16, max_match=16)
+    process = replay(written(tmp_path, lines), part)
+    assert process.returncode == 1 and " differs: propose: /" in process.stdout
+
+
+def test_a_record_may_end_in_the_call_that_ended_the_program(recorded, tmp_path):
+    part, path = recorded
+    process = replay(written(tmp_path, lines_of(path)[:-1]), part)
+    assert process.returncode == 0 and "The recorded program ended in the last call, which returned here." in process.stdout
+
+
+def test_damaged_records_are_refused(recorded, tmp_path):
+    part, path = recorded
+    data, cut = path.read_bytes(), tmp_path / "cut.abi"
+    cut.write_bytes(data[:-5])
+    process = replay(cut, part)
+    assert process.returncode == 1 and "the last line is cut; copy the whole record" in process.stderr
+    rng = random.Random(7)
+    for _ in range(8):
+        at = rng.randrange(len(data) - 1)
+        cut.write_bytes(data[:at] + bytes([data[at] ^ 0x80]) + data[at + 1:])  # no UTF-8
+        process = replay(cut, part)
+        assert process.returncode == 1 and "not JSON" in process.stderr, (at, process.stderr)
+
+
+@pytest.mark.parametrize("change, text", [
+    (lambda l: [{**l[0], "mortise_abi_record": 2}], "this record is of another version of Mortise"),
+    (lambda l: [{**l[0], "name": "other"}], "which {file} does not have"),
+    (lambda l: [], "the record is empty"),
+    (lambda l: [l[0], []], "the line is no JSON object"),
+    (lambda l: [{**l[0], "kind": 5}], "'kind' is no text"),
+    (lambda l: [l[0]] + l[3:], "call 1 is missing"),
+    (lambda l: [l[0], {**l[3], "call": 1}], "comes before 'create'"),
+    (lambda l: l[:3] + [{**l[1], "call": 2}], "'create' comes twice"),
+    (lambda l: l[:3] + [{"call": 2, "function": "observe", "in": {}}], "'num_seqs' is missing"),
+    (lambda l: l[:3] + [{"call": 2, "function": "nonsense", "in": {}}], "a proposer has no function 'nonsense'"),
+    (lambda l: l[:2] + [{**l[2], "result": 9}], "the result of call 1 is missing"),
+    (lambda l: broken(l, "observe", num_seqs=-1), "'num_seqs' is -1"),
+    (lambda l: broken(l, "observe", num_seqs=1 << 40), "'num_seqs' is no integer of its range"),
+    (lambda l: broken(l, "observe", token_offsets=[0]), "'token_offsets' is no list of"),
+    (lambda l: broken(l, "observe", token_offsets=None), "'token_offsets' is missing"),
+    (lambda l: broken(l, "propose", draft_stride=1 << 30), "'draft_stride' is 1073741824"),
+    (lambda l: broken(l, "propose", draft_stride=1 << 24), "'draft_stride' is 16777216 for"),
+])
+def test_wrong_records_are_refused(recorded, tmp_path, change, text):
+    part, path = recorded
+    if part != "ngram":
+        pytest.skip("one part is enough")
+    process = replay(written(tmp_path, change(lines_of(path))), part)
+    assert process.returncode == 1 and "changed.abi:" in process.stderr
+    assert text.format(file=BUILD / "ngram.so") in process.stderr, process.stderr
+
+
+def broken(lines, function, **fields):
+    """The record with other fields in the call of the function that has the most sequences."""
+    call = max((line for line in lines if line.get("function") == function), key=lambda line: line["in"]["num_seqs"])
+    call["in"].update(fields)
+    return lines
+
+
+@pytest.mark.parametrize("target, script, text", [
+    ("paged=", NGRAM, "it is of kind attention, whose calls work on device memory"),
+    ("llama=", NGRAM, "it is of kind model, whose calls work on device memory; schedulers and proposers can be recorded"),
+    ("mlp_speculator=", SOURCE / "scripts/mlp_speculator.lua", "it reads hidden rows in device memory, which cannot be recorded"),
+    ("draft_model=", SOURCE / "scripts/demo.lua", "whose answers --record-abi cannot record; record another part"),
+    ("nowhere/", NGRAM, "cannot be written; check the path and its permissions"),
+])
+def test_parts_that_cannot_be_recorded_are_refused_by_name(tmp_path, target, script, text):
+    process = record(tmp_path / "x.abi", f"{target}{tmp_path}/x.abi" if "=" in target else tmp_path / target / "x", script,
+                     tmp_path / "in.jsonl")
+    assert process.returncode == 1
+    assert text in process.stderr, process.stderr
+
+
+def test_a_missing_record_is_told(tmp_path):
+    process = replay(tmp_path / "none.abi", "ngram")
+    assert process.returncode == 1 and "no record can be read here; check the path" in process.stderr
