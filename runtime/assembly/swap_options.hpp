@@ -8,7 +8,7 @@
 namespace mortise {
 
 struct SwapOptions {
-  // Number of steps in which the new parts first run beside the old ones and are compared; 0: swap at once.
+  // Number of steps in which the candidate first runs beside the serving parts and is compared; 0: swap at once.
   std::int32_t verify_steps = 0;
   std::stop_token cancel = {};  // ends the comparison when its caller has left
   // Whether the previous part comes back when the new one fails. Not set: only for schedulers and proposers, because

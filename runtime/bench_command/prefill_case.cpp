@@ -39,7 +39,7 @@ std::string note_of(const LoadResult& result, std::optional<std::int64_t> num_di
   std::string note;
   if (result.num_preemptions > 0) note = fmt::format("{} preemptions", result.num_preemptions);
   if (num_different) {
-    note += fmt::format("{}{} tokens cached, {} computed: {:.2f} of the different ones", note.empty() ? "" : ", ",
+    note += fmt::format("{}{} tokens cached, {} computed ({:.2f} times the distinct tokens)", note.empty() ? "" : ", ",
                         result.cached_tokens, result.computed_tokens,
                         static_cast<double>(result.computed_tokens) / static_cast<double>(*num_different));
   }

@@ -32,7 +32,7 @@ Address parse_url(const std::string& url) {
     fail("--url {}: expected http://HOST:PORT or https://HOST:PORT", url);
   std::string rest = url.substr(url.find("://") + 3);
   rest.resize(std::min(rest.find('/'), rest.size()));
-  // Other colons belong to an IPv6 address.
+  // The port follows the last colon. A text that ends in ']' has no port: all its colons belong to an IPv6 address.
   const std::size_t colon = rest.ends_with(']') ? std::string::npos : rest.rfind(':');
   address.host = rest.substr(0, colon);
   if (address.host.starts_with('[') && address.host.ends_with(']')) {

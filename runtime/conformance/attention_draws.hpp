@@ -1,4 +1,5 @@
-// runtime/conformance/attention_draws.hpp: what cases of attentions draw and ask for.
+// runtime/conformance/attention_draws.hpp: random inputs, checks and required capabilities that the attention cases
+// share.
 #pragma once
 
 #include <cstdint>

@@ -8,7 +8,8 @@
 namespace mortise::conformance {
 namespace {
 
-// The heads of one sequence after norm and rotary embedding. `keys` and `values` of a KV head: [position][head_dim].
+// The heads of one sequence after norm and rotary embedding. keys_and_values() returns a KV head as
+// [position][head_dim].
 class Heads {
  public:
   Heads(const AttentionShape& shape, const std::vector<std::int32_t>& tokens)
@@ -126,7 +127,7 @@ void expect_near(const AttentionScene& scene, std::size_t sequence, const Output
   const AttentionShape& shape = scene.shape();
   // The values lie in [-1, 1]. bf16 rounds weights and output to 8 bits each.
   const double allowed = shape.is_bf16() ? 0.02 : 1e-4;
-  std::map<std::int32_t, std::size_t> next;  // of the row's output, in bytes
+  std::map<std::int32_t, std::size_t> next;  // by position: byte offset of the next head in the row's output
   for_each_row(scene, sequence,
                [&](std::int32_t position, const std::vector<float>& q, const float* keys, const float* values,
                    std::int32_t seen) {

@@ -16,7 +16,7 @@ enum class Outcome : std::uint32_t { kPassed, kFailed, kNotApplicable };
 
 struct CaseResult {
   Outcome outcome = Outcome::kFailed;
-  std::string text;    // why it failed or does not apply; for describe_file() the answer
+  std::string text;    // why it failed or does not apply; the text that `work` returned, if it passed
   std::string output;  // the last line that the plugin wrote to standard output or error
   double seconds = 0;
 };

@@ -19,7 +19,7 @@ struct DeviceBench {
   const Part& part;
   DeviceAccess device;
   std::int32_t dtype;
-  bool is_known;          // numerics.h specifies all operations but linear
+  bool is_known;          // numerics.h specifies every operation except linear
   bool has_known_linear;  // and linear
 
   bool bf16() const { return dtype == MORTISE_BF16; }

@@ -11,8 +11,8 @@
 
 namespace mortise::conformance {
 
-// [rows][columns] numbers, each a value of dtype (MORTISE_BF16 or MORTISE_F32). One of their bits counts: a NaN is the
-// canonical one.
+// [rows][columns] numbers, each a value of dtype (MORTISE_BF16 or MORTISE_F32). Every NaN is the canonical NaN, so
+// matrices can be compared bit by bit.
 struct Matrix {
   std::int32_t dtype = MORTISE_F32;
   std::int64_t rows = 0, columns = 0;
@@ -53,7 +53,8 @@ class DeviceMatrix {
 // A weight that the device has prepared.
 using DeviceWeight = std::shared_ptr<mortise_weight>;
 
-// From the parts, one below the other. `bits`, `value_type`, `group_size` as in mortise_weight_source.
+// Prepares a weight from its parts, concatenated by rows. `bits`, `value_type`, `group_size` as in
+// mortise_weight_source.
 struct WeightForm {
   std::int32_t use;
   std::int32_t dtype;

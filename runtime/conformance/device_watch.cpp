@@ -7,6 +7,7 @@
 namespace mortise::conformance {
 namespace {
 
+// Global, because the functions of a device's table have no context. There is one watch at a time in a case's process.
 DeviceWatch* current = nullptr;
 
 }  // namespace

@@ -12,9 +12,9 @@
 
 namespace mortise::conformance {
 
-// Stands between a part and its device: counts the device memory that the part holds, and notes what it may not call in
-// a step. The functions of a device's table have no context, so there is one watch at a time in a process. Used by one
-// thread.
+// Stands between a part and its device: counts the device memory that the part holds, and records [control] calls made
+// during a step. The functions of a device's table have no context, so there is one watch at a time in a process. Used
+// by one thread.
 class DeviceWatch {
  public:
   explicit DeviceWatch(const PartInstance& device);

@@ -12,8 +12,8 @@
 
 namespace mortise::conformance {
 
-// Pages of memory between two guard pages. When they are gone nobody may touch their addresses for a while, so that a
-// plugin that keeps a pointer crashes. Used by one thread.
+// Pages of memory between two guard pages. After destruction the addresses stay inaccessible for a while, so that a
+// plugin that kept a pointer crashes. Invariant: data() lies between the guard pages. Used by one thread.
 class GuardedPages {
  public:
   // Throws an Error if there is no memory. The bytes are filled with 0xa5.

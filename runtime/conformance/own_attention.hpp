@@ -10,7 +10,8 @@
 
 namespace mortise::conformance {
 
-// An instance with KV memory of its own, ready for steps. Used by one thread.
+// An instance with KV memory of its own, ready for steps. Invariant: the instance is bound to kv_ as long as both live.
+// Used by one thread.
 class OwnAttention {
  public:
   static constexpr std::int32_t kNumBlocks = 256;
@@ -41,7 +42,7 @@ class OwnAttention {
   std::optional<AttentionScene> scene_;
 };
 
-// Asks a fresh instance for the layout; the answer in place of the layout if it refuses the shape.
+// Asks a fresh instance for the layout; if it refuses the shape, the returned Answer says why.
 Answer ask_layout(const Part& part, const mortise_model_dims& dims, std::int32_t block_size, mortise_kv_layout& layout);
 
 }  // namespace mortise::conformance

@@ -46,7 +46,8 @@ struct Answer {
 // Seconds of each call, by function.
 using CallSeconds = std::map<std::string, std::vector<double>>;
 
-// Owns the instance; the destructor deactivates and destroys it. Used by one thread at a time.
+// Owns the instance; the destructor deactivates and destroys it. Invariant: there is an instance exactly while
+// created() is OK and destroy() was not called. Used by one thread at a time.
 class Part {
  public:
   // Creates the instance; see created(). Throws CaseFailed if the plugin breaks a rule.

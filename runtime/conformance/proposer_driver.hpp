@@ -21,7 +21,7 @@ struct Drafts {
   bool operator==(const Drafts&) const = default;
 };
 
-// What is told of one sequence.
+// What observe reports about one sequence.
 struct Seen {
   std::uint64_t id;
   std::int32_t first_position;
@@ -44,14 +44,14 @@ struct ProposalForm {
   bool wants_distributions = false;
 };
 
-// Drives one active proposer. Throws CaseFailed when a call fails or a draft breaks a rule. Used by one thread at a
-// time.
+// Drives one active proposer. Throws CaseFailed when a call fails or a draft breaks a rule. Invariant: the ids of its
+// steps grow. Used by one thread at a time.
 class ProposerDriver {
  public:
   explicit ProposerDriver(Part& part);
 
   void observe(const std::vector<Seen>& seen, const std::vector<std::uint64_t>& ended = {});
-  // The same without the rule that it succeeds.
+  // As observe(), but returns a failure instead of throwing.
   Answer try_observe(const std::vector<Seen>& seen, const std::vector<std::uint64_t>& ended = {});
   // The drafts of each, in order.
   std::vector<Drafts> propose(const std::vector<Wanted>& wanted, const ProposalForm& form = {});
@@ -74,7 +74,7 @@ class ProposerDriver {
 // sequences. Returns a line for each proposal.
 std::string drafts_of_texts(Part& part, std::uint64_t seed);
 
-// A text that repeats earlier parts of itself: what drafts can be found in.
+// A text that repeats earlier parts of itself, so that a proposer can find drafts.
 Tokens repetitive_text(std::uint64_t seed, std::size_t size);
 
 }  // namespace mortise::conformance

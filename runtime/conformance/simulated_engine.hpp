@@ -33,7 +33,7 @@ struct SimulationOptions {
   int32_t num_groups = 0;      // hints, drawn per request
   bool prefix_cache = true;
   bool hides_followers = false;  // as the engine: who waits for a prefix in flight is not in the view
-  int percent_replaced = 0;      // steps in which the host runs a plan of its own instead
+  int percent_replaced = 0;      // percentage of steps that run the host's own plan instead
 };
 
 // What a request is; its prompt's tokens are its own.
@@ -72,7 +72,7 @@ class SimulatedEngine {
   void step_by_host();
   // Shows the scheduler's view of the next step, and an empty plan that is thrown away.
   void with_view(const std::function<void(const mortise_schedule_view&, mortise_schedule_plan&)>& ask);
-  void tell_events();  // that the next step would tell
+  void tell_events();  // Reports now the events that the next step would report.
   bool idle() const { return live_.empty(); }
   std::size_t num_live() const { return live_.size(); }
   bool is_live(uint64_t id) const {
@@ -82,9 +82,9 @@ class SimulatedEngine {
   int64_t num_preemptions() const { return num_preemptions_; }
   int64_t num_finished() const { return num_finished_; }
   int64_t num_rows() const { return num_rows_; }                // computed, of prompts and generated tokens
-  int64_t num_prompt_rows() const { return num_prompt_rows_; }  // of them below the prompts' ends
+  int64_t num_prompt_rows() const { return num_prompt_rows_; }  // those of num_rows() that are prompt tokens
   int64_t num_dropped_pins() const { return num_dropped_pins_; }
-  int64_t num_pins() const { return num_pins_; }             // that were set
+  int64_t num_pins() const { return num_pins_; }             // pins set so far
   std::size_t num_untold() const { return events_.size(); }  // events that the next step tells
   bool holds_nothing() const { return cache_.num_available() == cache_.num_blocks(); }
 
@@ -168,7 +168,7 @@ struct SimulatedEngine::View {
   CachedFreePrefixes cached_free;
   std::vector<BlockId> paths;
   const SimulatedEngine& engine;
-  mutable std::string wrong_question;  // that the scheduler asked of blocks_freed
+  mutable std::string wrong_question;  // the first invalid call of blocks_freed by the scheduler
 
   explicit View(const SimulatedEngine& engine);
   View(const View&) = delete;

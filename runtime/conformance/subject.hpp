@@ -26,7 +26,8 @@ struct CheckOptions {
   Level level = Level::kQuick;
 };
 
-// The subject of one case, in the process of that case. Used by one thread.
+// The subject of one case, in the process of that case. Invariant: equal seeds and case names give equal numbers of
+// random(). Used by one thread.
 class Subject {
  public:
   // `component`: its name and kind, "scheduler 'fcfs'"; empty for a case of the file.

@@ -30,12 +30,13 @@ struct Finding {
   std::string reproduce_line() const;
 };
 
-// Runs the selected cases and calls `on_finding` after each. Returns all findings; of a case that is repeated, the
-// first failure or the last pass. Throws an Error if the file describes no component, or the selection names none.
+// Runs the selected cases and calls `on_finding` after each. Returns one finding for each case. A repeated case gives
+// its first failure, or its last pass if it never fails. Throws an Error if the file describes no component, or the
+// selection names none.
 std::vector<Finding> run_suite(const CheckOptions& check, const Selection& selection, const RunLimits& limits,
                                const std::function<void(const Finding&)>& on_finding);
 
-// Parses the line of a finding into `check` and `selection`. Throws an Error if it is none.
+// Parses the line of a finding into `check` and `selection`. Throws an Error if the line has another form.
 void apply_reproduce_line(const std::string& line, CheckOptions& check, Selection& selection);
 
 // The report as JSON: {"file", "passed", "cases": [{"component", "kind", "case", "sentence", "outcome", "text",

@@ -75,8 +75,8 @@ double Drafting::time_of(const Work& work) const {
 }
 
 std::int32_t Drafting::lookahead(const Sequence& sequence) const {
-  // A proposer first sees a sequence when its first token is known. It could only guess in the step that computes that
-  // token.
+  // A proposer first sees a sequence when the first generated token is known, so the step that computes this token has
+  // no drafts.
   if (sequence.num_generated() == 0 || !sequence.wants_tokens() || sequence.wants_scores()) return 0;
   const Drafters& drafters = sequence.drafters;
   std::int32_t most = 0;

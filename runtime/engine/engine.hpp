@@ -120,7 +120,7 @@ class Engine {
   // exchanged. Sequences keep their tokens; if the new parts have other KV memory, their KV is computed again. Throws
   // what `make` throws, what Inbox::put throws, and an Error with kConflict if a live request could not go on; nothing
   // has changed then.
-  // With `verify_steps` the new parts first run beside the old parts for that many steps and are compared with them
+  // With `verify_steps` the candidate first runs beside the serving parts for that many steps and is compared with them
   // (VerifiedSwap); the call blocks meanwhile. Then it also throws a DifferenceError that describes the first
   // difference, and an Error with kConflict when no step could be compared for EngineHooks::verify_patience, when
   // `cancel` was requested, or while another such swap is under way. [any thread but the engine's and a sink's]

@@ -15,7 +15,7 @@
 namespace mortise {
 
 // Sees every request of every front end, because Engine::submit calls it, and every result, because its tap runs before
-// every reader. Called by several threads at once.
+// every reader. Invariant: it sees a request before its result. Called by several threads at once.
 class RequestWatcher {
  public:
   virtual ~RequestWatcher() = default;

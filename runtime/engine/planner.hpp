@@ -39,6 +39,8 @@ struct StepPlan {
   bool drop_pins = false;  // a sequence needs the memory of pinned prefixes to run
 };
 
+// Asks the scheduler for plans and checks them. Invariant: a plan that it returns keeps every bound of
+// mortise/scheduler.h. Engine's thread only.
 class Planner {
  public:
   static constexpr std::uint64_t kMostBreaches = 10;

@@ -25,8 +25,8 @@ struct Replacement;
 struct StepUse {
   std::function<void()> give_up_kv = [] {};       // the contents of the KV memory are about to be lost
   std::function<void()> release_buffers = [] {};  // buffers of the model or the attention are about to move
-  // Runs a step of the running parts, and takes in requests before it, so that streams need not wait for all of the
-  // making. Call it wherever no part is in a call. Does nothing after one of the others.
+  // Takes in requests and runs one step of the serving parts, so that streams continue while the new parts are made.
+  // Call it only while no part is in a call. Does nothing once give_up_kv or release_buffers was called.
   std::function<void()> step_meanwhile = [] {};
 };
 
@@ -89,7 +89,7 @@ struct SwapFigures {
 // how the part failed. [engine's thread; nothing here waits]
 struct Fallback {
   MakeReplacement make;
-  // Called when the fallback is done and the gaps that it caused have ended.
+  // Called after the fallback, once every sequence that it delayed has its next token (gap_watch.hpp).
   std::function<void(const std::string& why, const SwapFigures& figures)> taken;
   // Called when `make` failed. The engine goes on as if there were no fallback.
   std::function<void(const std::string& why, const std::string& error)> refused;

@@ -49,8 +49,8 @@ class LongCalls {
   std::map<std::pair<const CallStack*, std::size_t>, Seen> seen_;  // by thread and depth
 };
 
-// A thread that looks several times a second, from construction to destruction. A process has one CallWatchdog. Its
-// functions are called by one thread.
+// A thread that looks for long calls several times a second. Invariant: it runs from construction to destruction. A
+// process has one CallWatchdog. Its functions are called by one thread.
 class CallWatchdog {
  public:
   explicit CallWatchdog(const CallLimits& limits, CallReport report);

@@ -29,8 +29,8 @@ struct CreateContext {
 
 // Owns one instance with its mortise_host, its options and its state (created or active). The destructor deactivates
 // and destroys the instance. A failed instance (PartHealth) is leaked together with its mortise_host instead, because
-// calling it could do anything. Moving a PartInstance does not move the instance. [control] calls only; not
-// thread-safe.
+// calling it could do anything. Moving a PartInstance does not move the instance. Invariant: an instance that has
+// failed is never called again. [control] calls only; not thread-safe.
 class PartInstance {
  public:
   // Creates the instance. Throws an Error with the plugin's name if that fails.

@@ -4,7 +4,7 @@
 //   old  {"takeover": 1, "step": "offer", "pid", "version", "generation"}
 //        with two descriptors: the listening TCP socket, and the Unix socket for takeovers
 //   new  {"step": "serving"}      the new process accepts connections
-//   old  {"step": "released"}     the old process accepts none any more, and its ports for KV events are free
+//   old  {"step": "released"}     the old process no longer accepts connections, and its ports for KV events are free
 // Either side may send {"step": "refusal", "reason"} instead, which ends the takeover: the old process goes on serving.
 // Unknown fields are ignored. Until "serving", the old process serves as if nothing had been requested.
 #pragma once

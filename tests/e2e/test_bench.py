@@ -99,13 +99,13 @@ def test_groups_share_their_prefix(tmp_path):
     sizes, _ = SCENARIOS["groups"]
     _, report = bench(tmp_path, "groups", *SMALL, *sizes, "--repeats", 1)
     # One of each two computes the 32 tokens, the other finds them.
-    assert report["figures"][0]["note"] == "64 tokens cached, 96 computed: 1.00 of the different ones"
+    assert report["figures"][0]["note"] == "64 tokens cached, 96 computed (1.00 times the distinct tokens)"
 
 
 def test_prompts_of_repeats_find_nothing_in_the_prefix_cache(tmp_path):
     _, report = bench(tmp_path, "groups", *SMALL, "--groups", 2, "--batch", 1, "--shared", 32, "--own", 8, "--output", 2,
                       "--repeats", 3)
-    assert report["figures"][0]["note"] == "0 tokens cached, 80 computed: 1.00 of the different ones"
+    assert report["figures"][0]["note"] == "0 tokens cached, 80 computed (1.00 times the distinct tokens)"
 
 
 def test_preemptions_are_told(tmp_path):

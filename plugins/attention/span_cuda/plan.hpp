@@ -59,7 +59,8 @@ bool is_decode(const mortise_batch& batch, const PlanShape& shape, int32_t seq);
 
 // The most runs (of both kernels together) in a plan for so many rows and sequences.
 int64_t max_runs(const PlanShape& shape, int64_t max_tokens, int64_t max_seqs);
-// The most merges: of cut tiles, and of tiles with shared spans.
+// Returns an upper bound on the merges in a plan. A tile needs a merge if its spans are split between workers, or if
+// some of them are computed as shared spans.
 int64_t max_merges(const PlanShape& shape, int64_t max_tokens, int64_t max_seqs);
 
 }  // namespace mortise::span_cuda

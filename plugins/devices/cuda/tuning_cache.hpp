@@ -38,7 +38,8 @@ class TuningCache {
 
   // The choice of an earlier start, or nullopt. Files that were read first take precedence.
   std::optional<Choice> find(const LinearShape& shape) const;
-  // Keeps a choice for later starts. Writes at most a few times a second, because a model has dozens of products.
+  // Keeps a choice for later starts. A model adds dozens of choices at its start, so the file is written at most a few
+  // times a second.
   void keep(const LinearShape& shape, const Choice& choice);
   // "in PATH", or the reason why nothing is stored.
   std::string place() const;

@@ -1,5 +1,5 @@
-// plugins/kernels/cuda/bulk.cuh: bulk copies from global to shared memory by the copy engine (cp.async.bulk), and the
-// barriers in shared memory that report their completion.
+// plugins/kernels/cuda/bulk.cuh: bulk copies from global to shared memory by TMA, the Tensor Memory Accelerator
+// (cp.async.bulk), and the barriers in shared memory that report their completion.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// plugins/kernels/cuda/fp8_pack.hpp: makes float weights E4M3 on the GPU, and packs E4M3 weights into the order of
-// fp8_weight.hpp. In between they are "plain": values u8 [n, k], scales f32 [n, groups], row-major. Errors: the
+// plugins/kernels/cuda/fp8_pack.hpp: quantises float weights to E4M3 on the GPU, and packs E4M3 weights into the order
+// of fp8_weight.hpp. In between they are "plain": values u8 [n, k], scales f32 [n, groups], row-major. Errors: the
 // cudaError_t of the launch. Launches on `stream`, never waits, allocates nothing.
 #pragma once
 

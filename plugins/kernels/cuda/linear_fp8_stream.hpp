@@ -8,7 +8,8 @@
 // because they are read before the preceding kernels have ended.
 // Errors: the cudaError_t of the launch; cudaErrorNotSupported if the driver has no tensor maps.
 // Launches on `stream`, never waits, allocates nothing.
-// Oracle: reference/linear_fp8.hpp, bitwise (tests/plugins/devices/cuda/fp8_weights_test.cpp).
+// Source: PTX ISA, mma.sync.m16n8k16; OCP 8-bit Floating Point Specification, E4M3. Oracle: reference/linear_fp8.hpp,
+// bitwise (tests/plugins/devices/cuda/fp8_weights_test.cpp).
 #pragma once
 
 #include <cuda_runtime_api.h>

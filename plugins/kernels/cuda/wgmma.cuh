@@ -31,9 +31,9 @@ __device__ __forceinline__ std::uint64_t moved(std::uint64_t matrix, int bytes) 
   return matrix + static_cast<std::uint64_t>(bytes / 16);
 }
 
-// Fences around a batch of products. Before it: registers that the products use have their values. After it: the
-// products may be in flight until wait_products returns. `hold` keeps the compiler from moving reads of an accumulator
-// across.
+// A batch of products is begin_products, the products, commit_products, wait_products. The registers that the products
+// use must have their values before begin_products. After commit_products the products may still run, until
+// wait_products returns. `hold` keeps the compiler from moving reads of an accumulator across it.
 __device__ __forceinline__ void begin_products() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }

@@ -35,7 +35,8 @@ struct Place {
   int64_t keep_free = 0;  // blocks that this sequence and later ones leave to sequences that cannot be admitted yet
 };
 
-// Builds one plan within the budgets of one view. Used by one thread, for one plan.
+// Builds one plan. Invariant: the plan so far fits the view's rows, places and free blocks. Used by one thread, for one
+// plan.
 class Planner {
  public:
   // The view outlives the planner. The smaller of the view's budgets and `limits` applies. REQUIRES: `order` has all

@@ -35,8 +35,8 @@ struct AddedToken {
 
 AddedToken read_added_token(const ConfigNode& node);
 
-// The added tokens of a tokenizer. Immutable and thread-safe after finish(). Invariant: each id has one token, and each
-// text the id that was added last.
+// The added tokens of a tokenizer. Immutable and thread-safe after finish(). Invariant: each id names one token. A text
+// that was added several times has the id of the last addition.
 class AddedTokens {
  public:
   // A part of a text: a token, or (id < 0) text for the next stage.

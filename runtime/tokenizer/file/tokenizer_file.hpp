@@ -16,8 +16,8 @@
 
 namespace mortise::tokenizer {
 
-// The merges as pairs of texts, in the order of the file. Invariant: each merge's texts are inside texts_. One thread
-// adds; then it is immutable.
+// The merges as pairs of texts, in the order of the file. Invariant: the two texts of every merge are ranges of texts_.
+// One thread adds; then it is immutable.
 class MergeList {
  public:
   void add(std::string_view left, std::string_view right);

@@ -1,6 +1,7 @@
 // plugins/kernels/cpu/head/sample_filter.hpp: the tokens of a row that top_k and top_p keep, found without a sort.
-// Candidates above a bound are collected, and partitioning finds the cut. Weights are integers, so their sums have no
-// order and the result is that of any sort. Included by sample_token.cpp alone.
+// It collects the candidates above a bound and partitions them to find the last token kept. Weights are integers, so
+// their sum does not depend on the order of addition, and the result equals that of a full sort. Included by
+// sample_token.cpp alone.
 #pragma once
 
 #include "kernels/cpu/head/clean_logit.hpp"

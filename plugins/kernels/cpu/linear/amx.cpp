@@ -1,7 +1,8 @@
 // linear of class cpu-bf16/1 on AMX. A tile of weights is 1 KiB of the packed weights, a tile of x is 16 rows of 64
 // bytes; both are loaded in place.
 // - Up to 16 rows: one tile of x times four panels. The panels are streams that the hardware prefetches.
-// - More rows: 32 rows times 2 panels, so four accumulators for four loads, over all of K. Columns are divided into
+// - More rows: two tiles of x (32 rows) times two panels, over all of K. Four tile loads feed four products, each with
+// its own accumulator. Columns are divided into
 //   chunks whose weights stay in the second-level cache. During the products the core finishes the pair of panels
 //   before (round, gate, store) and prefetches: weights of the next chunk, rows of x if there are many, and with up to
 //   32 rows the weights of the next pair. f32 sums without bias are stored from the tiles to y directly.

@@ -1,6 +1,7 @@
 // The two products of a span on AMX, for class cpu-bf16/1. In a bf16 cache a group of K is loaded as a B tile in place.
 // So is a tile of V, if its 32 tokens are contiguous. With blocks of 16 tokens V is copied to one tile, because two
-// tiles of half the depth would give other bits. groups and tiles of bytes are converted to bf16 in scratch.
+// tiles of half the depth would give other bits. In an int8 or E4M3 cache, groups of K and tiles of V are first
+// converted to bf16 in scratch.
 #include "kernels/cpu/span/dot.hpp"
 #include "kernels/cpu/span/tile_softmax.hpp"
 #if defined(MORTISE_EMULATED_TILES)  // tests run the blocking on machines without AMX
@@ -250,7 +251,7 @@ struct TileProducts {
 
   template <bool whole>
   static void set_block_probabilities(const PartSpan& p, std::size_t block, bool multiply_last, const Tiles& tiles,
-                          SpanScratch& scratch) {
+                                      SpanScratch& scratch) {
     const std::size_t rows = p.part.rows(), steps = multiply_last ? steps_of(p) : 0;
     std::size_t step = 0;
     for (std::size_t m = 0; m < rows; m += kRowsAtOnce) {
