@@ -26,9 +26,9 @@ constexpr std::size_t kMostText = 4096, kMostSchema = std::size_t{1} << 20;
 constexpr std::size_t kMostBytes = std::size_t{8} << 20, kMostRelocations = std::size_t{1} << 20;
 
 // The constants of a shared object at their addresses, as they are when it is loaded at address 0. Used by one thread.
-class Image {
+class Constants {
  public:
-  explicit Image(const ElfReader& reader) : reader_(reader) {
+  explicit Constants(const ElfReader& reader) : reader_(reader) {
     const Elf64_Ehdr header = reader.header();
     for (const Elf64_Phdr& segment : reader.segments(header)) {
       if (segment.p_type == PT_LOAD) segments_.push_back(segment);
@@ -102,15 +102,15 @@ class Image {
   std::size_t bytes_left_ = kMostBytes, relocations_left_ = kMostRelocations;
 };
 
-ComponentManifest read_component(Image& image, std::uint64_t at) {
-  if (image.value<std::uint32_t>(at) < offsetof(mortise_component, table)) Image::damaged();
+ComponentManifest read_component(Constants& constants, std::uint64_t at) {
+  if (constants.value<std::uint32_t>(at) < offsetof(mortise_component, table)) Constants::damaged();
   ComponentManifest component;
-  component.kind = image.value<std::int32_t>(at + offsetof(mortise_component, kind));
-  component.capabilities = image.value<std::uint64_t>(at + offsetof(mortise_component, capabilities));
-  component.name = image.text(at + offsetof(mortise_component, name), kMostText);
-  component.summary = image.text(at + offsetof(mortise_component, summary), kMostText);
-  component.options_schema = image.text(at + offsetof(mortise_component, options_schema), kMostSchema);
-  component.numerics_id = image.text(at + offsetof(mortise_component, numerics_id), kMostText);
+  component.kind = constants.value<std::int32_t>(at + offsetof(mortise_component, kind));
+  component.capabilities = constants.value<std::uint64_t>(at + offsetof(mortise_component, capabilities));
+  component.name = constants.text(at + offsetof(mortise_component, name), kMostText);
+  component.summary = constants.text(at + offsetof(mortise_component, summary), kMostText);
+  component.options_schema = constants.text(at + offsetof(mortise_component, options_schema), kMostSchema);
+  component.numerics_id = constants.text(at + offsetof(mortise_component, numerics_id), kMostText);
   return component;
 }
 
@@ -118,24 +118,24 @@ ComponentManifest read_component(Image& image, std::uint64_t at) {
 
 std::optional<ModuleManifest> read_module_manifest(std::span<const char> file) {
   const ElfReader reader(file);
-  Image image(reader);
-  if (image.manifest() == 0) return std::nullopt;
-  const std::uint64_t at = image.pointer(image.manifest());
-  if (at == 0 || image.value<std::uint32_t>(at) < offsetof(mortise_module, components) + sizeof(void*)) {
-    Image::damaged();
+  Constants constants(reader);
+  if (constants.manifest() == 0) return std::nullopt;
+  const std::uint64_t at = constants.pointer(constants.manifest());
+  if (at == 0 || constants.value<std::uint32_t>(at) < offsetof(mortise_module, components) + sizeof(void*)) {
+    Constants::damaged();
   }
   ModuleManifest manifest;
-  manifest.abi_minor = image.value<std::uint32_t>(at + offsetof(mortise_module, abi_minor));
-  manifest.id = image.text(at + offsetof(mortise_module, id), kMostText);
-  manifest.vendor = image.text(at + offsetof(mortise_module, vendor), kMostText);
-  manifest.version = image.text(at + offsetof(mortise_module, version), kMostText);
-  manifest.license = image.text(at + offsetof(mortise_module, license), kMostText);
-  const auto count = image.value<std::int32_t>(at + offsetof(mortise_module, num_components));
-  if (count < 0 || static_cast<std::size_t>(count) > kMostComponents) Image::damaged();
-  const std::uint64_t components = image.pointer(at + offsetof(mortise_module, components));
+  manifest.abi_minor = constants.value<std::uint32_t>(at + offsetof(mortise_module, abi_minor));
+  manifest.id = constants.text(at + offsetof(mortise_module, id), kMostText);
+  manifest.vendor = constants.text(at + offsetof(mortise_module, vendor), kMostText);
+  manifest.version = constants.text(at + offsetof(mortise_module, version), kMostText);
+  manifest.license = constants.text(at + offsetof(mortise_module, license), kMostText);
+  const auto count = constants.value<std::int32_t>(at + offsetof(mortise_module, num_components));
+  if (count < 0 || static_cast<std::size_t>(count) > kMostComponents) Constants::damaged();
+  const std::uint64_t components = constants.pointer(at + offsetof(mortise_module, components));
   for (std::int32_t i = 0; i < count; ++i) {
     manifest.components.push_back(
-        read_component(image, image.pointer(components + sizeof(void*) * static_cast<std::uint64_t>(i))));
+        read_component(constants, constants.pointer(components + sizeof(void*) * static_cast<std::uint64_t>(i))));
   }
   return manifest;
 }
