@@ -142,9 +142,10 @@ TEST_F(Safetensors, OffsetsThatDoNotTileTheDataAreRefused) {
   EXPECT_THAT(error_for_ranges(0, 4, 5, 8, 8), HasSubstr("'b' begins at byte 5 of the data, after the end"));
   EXPECT_THAT(error_for_ranges(1, 4, 4, 8, 8), HasSubstr("'a' begins at byte 1 of the data, after the end"));
   EXPECT_THAT(error_for_ranges(0, 4, 4, 8, 9), HasSubstr("but the last tensor ends at byte"));
-  EXPECT_THAT(error_for_fields(R"("dtype":"U8","shape":[4],"data_offsets":[4,0])", 4), HasSubstr("which cannot be"));
+  EXPECT_THAT(error_for_fields(R"("dtype":"U8","shape":[4],"data_offsets":[4,0])", 4),
+              HasSubstr("of the data, which cannot be; "));
   EXPECT_THAT(error_for_fields(R"("dtype":"U8","shape":[4],"data_offsets":[0,18446744073709551615])", 4),
-              HasSubstr("which cannot be"));
+              HasSubstr("of the data, which cannot be; "));
 }
 
 TEST_F(Safetensors, AShapeThatDoesNotFitItsBytesIsRefused) {

@@ -1,5 +1,8 @@
 #include "loader/module_manifest.hpp"
 
+#include <elf.h>
+
+#include <cstring>
 #include <random>
 
 #include "loader/plugin_file.hpp"
@@ -76,6 +79,22 @@ TEST(ModuleManifest, RefusesPointersOutOfTheFile) {
     }
   }
   EXPECT_GT(num_damaged, 10);
+}
+
+TEST(ModuleManifest, RefusesTooManyRelocations) {
+  std::vector<char> bytes = read_bytes(good("toy_device"));
+  Elf64_Ehdr header;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  for (std::size_t i = 0; i < header.e_shnum; ++i) {
+    char* const at = bytes.data() + header.e_shoff + i * sizeof(Elf64_Shdr);
+    Elf64_Shdr section;
+    std::memcpy(&section, at, sizeof section);
+    if (section.sh_type != SHT_RELA) continue;
+    section.sh_size = (std::uint64_t{2} << 20) * sizeof(Elf64_Rela);
+    std::memcpy(at, &section, sizeof section);
+  }
+  EXPECT_THAT(error_of([&] { read_module_manifest(bytes); }),
+              HasSubstr("has more than 1048576 relocations; it is no plugin"));
 }
 
 }  // namespace
