@@ -10,5 +10,5 @@ tar xzf "$plugin_api/abi/headers-0.5.tar.gz" -C "$work"
 grep -q 'define MORTISE_ABI_MINOR 5u' "$work/mortise/abi.h"
 "$cc" -std=c11 -Wall -Wextra -Werror -O2 -fPIC -fvisibility=hidden -shared -Wl,-z,defs -I"$work" "$source" -o "$work/old_scheduler.so"
 
-"$mortise" plugin info "$work/old_scheduler.so" | grep -q "ABI 0.5"
+"$mortise" plugin info --run "$work/old_scheduler.so" | grep -q "ABI 0.5"
 "$mortise" plugin check "$work/old_scheduler.so"
