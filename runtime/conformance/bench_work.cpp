@@ -131,6 +131,7 @@ void attend(Subject& subject, Json& figures) {
 
 void operate(Subject& subject, Json& figures) {
   constexpr std::int64_t kColumns = 1024;
+  constexpr double kMostSeconds = 0.3;  // of one operation
   in_each_type(subject, [&](const DeviceBench& bench) {
     const char* const type = bench.bf16() ? "bf16" : "f32";
     const DeviceWeight weight =
@@ -140,13 +141,17 @@ void operate(Subject& subject, Json& figures) {
       const DeviceMatrix x(bench.device, bench.draw(rows, kColumns)), out(bench.device, bench.draw(rows, kColumns));
       const auto measure = [&](const char* what, const auto& call) {
         std::vector<double> seconds;
-        for (int i = 0; i < (rows > 32 ? 60 : 300); ++i) {
+        double total = 0;
+        // Many calls, but of a slow device a few: two are for warming up.
+        for (int i = 0; i < 300 && (i < 5 || total < kMostSeconds); ++i) {
           const auto begin = Clock::now();
           bench.run(what, call);
           bench.run("stream_synchronize", [](const auto& table, auto* device, mortise_error* error) {
             return table.stream_synchronize(device, nullptr, error);
           });
-          if (i >= 10) seconds.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
+          const double taken = std::chrono::duration<double>(Clock::now() - begin).count();
+          total += taken;
+          if (i >= 2) seconds.push_back(taken);
         }
         add_time(figures, fmt::format("{} in {}, {} rows of {}", what, type, rows, kColumns), seconds);
       };
