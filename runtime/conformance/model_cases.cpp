@@ -224,8 +224,8 @@ void columns_in_slices_are_equal(Subject& subject) {
     for (std::int64_t row = 0; row < slice.rows; ++row) {
       for (std::int64_t column = 0; column < slice.columns; ++column) {
         expect(slice.row(row)[column] == head.logits.row(row)[begin + column],
-               "a logit changes with the slice of the vocabulary: row {}, token {} is {} in [{}, {}), and {} in all", row,
-               begin + column, slice.row(row)[column], begin, end, head.logits.row(row)[begin + column]);
+               "a logit changes with the slice of the vocabulary: row {}, token {} is {} in [{}, {}), and {} in all",
+               row, begin + column, slice.row(row)[column], begin, end, head.logits.row(row)[begin + column]);
       }
     }
   }
@@ -345,8 +345,8 @@ constexpr Case kCases[] = {
     {"model.order", "No bit of a row depends on the order of the sequences.", kOfModel, order_changes_nothing, true},
     {"model.chunks", "No bit of a row depends on how its prompt is cut into chunks.", kOfModel, chunks_change_nothing,
      true},
-    {"model.decode", "A row that is decoded has the bits that it has in a prefill.", kOfModel,
-     decoding_changes_nothing, true},
+    {"model.decode", "A row that is decoded has the bits that it has in a prefill.", kOfModel, decoding_changes_nothing,
+     true},
     {"model.mixed", "No bit depends on whether a step prefills, decodes, or does both.", kOfModel,
      mixed_steps_change_nothing, true},
     {"model.padding", "Padding rows change no bit of real rows.", kOfModel, padding_changes_nothing, true},

@@ -139,9 +139,9 @@ void older_dims_are_filled(Subject& subject) {
 
 void odd_configurations_are_refused(Subject& subject) {
   const std::string whole = subject.checkpoint().config().json;
-  for (const std::string& config : {std::string(), std::string("{}"), std::string("[]"), std::string("null"),
-                                    std::string("{\"model_type\": 7}"), whole.substr(0, whole.size() / 2),
-                                    std::string(100000, '[')}) {
+  for (const std::string& config :
+       {std::string(), std::string("{}"), std::string("[]"), std::string("null"), std::string("{\"model_type\": 7}"),
+        whole.substr(0, whole.size() / 2), std::string(100000, '[')}) {
     PartSetup setup = subject.setup();
     setup.model_config = config;
     const Part part(subject.component(), std::move(setup));
@@ -177,8 +177,8 @@ void expect_refusal(const Answer& answer, const std::string& tensor, const char*
   expect(!answer.ok(), "load accepts a checkpoint {} {}", what, tensor);
   expect(answer.status == MORTISE_DATA_LOSS, "a checkpoint {} {} is refused otherwise than with DATA_LOSS: {}", what,
          tensor, answer.text());
-  expect(answer.text().find(tensor) != std::string::npos, "the refusal of a checkpoint {} {} does not name it: {}", what,
-         tensor, answer.text());
+  expect(answer.text().find(tensor) != std::string::npos, "the refusal of a checkpoint {} {} does not name it: {}",
+         what, tensor, answer.text());
 }
 
 void missing_tensors_are_named(Subject& subject) {

@@ -93,8 +93,8 @@ std::unique_ptr<PartInstance> ModelScene::open_attention() {
   CreateContext context;
   context.device = device_.handle<mortise_device>();
   context.device_table = device_.table<mortise_device_table>();
-  auto opened = std::make_unique<PartInstance>(
-      chosen, chosen.schema.complete(nlohmann::json::object(), chosen.label()), context);
+  auto opened =
+      std::make_unique<PartInstance>(chosen, chosen.schema.complete(nlohmann::json::object(), chosen.label()), context);
   const auto& table = *opened->table<mortise_attention_table>();
   auto* const self = opened->handle<mortise_attention>();
   auto layout = sized<mortise_kv_layout>();
@@ -142,9 +142,8 @@ Matrix ModelScene::read_hidden(const mortise_tensor& hidden) const {
   auto* const self = device_.handle<mortise_device>();
   for (std::int64_t row = 0; row < rows; ++row) {
     const auto* const from = static_cast<const std::uint8_t*>(hidden.data) + static_cast<std::size_t>(row) * stride;
-    device_.perform("copy", [&](mortise_error* error) {
-      return table.copy(self, nullptr, bytes.data(), from, row_bytes, error);
-    });
+    device_.perform(
+        "copy", [&](mortise_error* error) { return table.copy(self, nullptr, bytes.data(), from, row_bytes, error); });
     device_.perform("stream_synchronize",
                     [&](mortise_error* error) { return table.stream_synchronize(self, nullptr, error); });
     mortise_load(bytes.data(), hidden.dtype, 1, dims_.hidden_size, matrix.row(row));

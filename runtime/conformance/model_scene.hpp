@@ -1,5 +1,5 @@
-// runtime/conformance/model_scene.hpp: sequences that one model serves with the attention `paged` of the catalogue, step
-// by step, as the engine would ask it to.
+// runtime/conformance/model_scene.hpp: sequences that one model serves with the attention `paged` of the catalogue,
+// step by step, as the engine would ask it to.
 #pragma once
 
 #include <cstdint>
@@ -46,7 +46,9 @@ class ModelScene {
   const mortise_model_dims& dims() const { return dims_; }
 
   // Runs the rows through forward and head, and returns what they give.
-  ModelRows step(const std::vector<SceneRun>& runs, const StepStyle& style = {}) { return step_by(model_, runs, style); }
+  ModelRows step(const std::vector<SceneRun>& runs, const StepStyle& style = {}) {
+    return step_by(model_, runs, style);
+  }
   // The same by another instance with the same checkpoint.
   ModelRows step_by(const Part& model, const std::vector<SceneRun>& runs, const StepStyle& style = {});
   // All rows of a sequence in one step.

@@ -117,7 +117,8 @@ const PartInstance& Subject::device() {
     if (device_ != nullptr) break;
     try {
       if (const auto reason = component().refusal(query_for_device(name))) fail("{}", *reason);
-      const Component& chosen = PluginCatalog::standard().select(PartKind::kDevice, name, mortise_query{sizeof(mortise_query)});
+      const Component& chosen =
+          PluginCatalog::standard().select(PartKind::kDevice, name, mortise_query{sizeof(mortise_query)});
       auto opened = std::make_unique<PartInstance>(
           chosen, chosen.schema.complete(nlohmann::json::object(), chosen.label()), CreateContext{});
       opened->activate(usual_sizes());

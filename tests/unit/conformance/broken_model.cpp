@@ -36,7 +36,7 @@ struct Model {
   mortise_device* device = nullptr;
   const mortise_device_table* device_table = nullptr;
   pid_t creator = ::gettid();
-  mortise_tensor view{};                                   // of the checkpoint
+  mortise_tensor view{};                                    // of the checkpoint
   const mortise_attention_table* kept_attention = nullptr;  // of an earlier step
   bool is_loaded = false, was_deactivated = false;
   int32_t max_batched_tokens = 0, rows_seen = 0, steps = 0, heads = 0;
@@ -177,8 +177,7 @@ mortise_status forward(mortise_model* handle, const mortise_step* step, mortise_
 mortise_status head(mortise_model* handle, const mortise_step* step, const mortise_tensor* hidden, int32_t vocab_begin,
                     int32_t vocab_end, const mortise_tensor* logits, mortise_error* error) {
   Model& self = of(handle);
-  const mortise_status status =
-      table().head(self.handle(), step, hidden, vocab_begin, vocab_end, logits, error);
+  const mortise_status status = table().head(self.handle(), step, hidden, vocab_begin, vocab_end, logits, error);
   const auto is = [&](const char* name) { return self.defect.is(name); };
   ++self.heads;
   bool shows = is("depends_on_slice") && vocab_begin > 0;

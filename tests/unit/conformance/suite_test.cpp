@@ -72,8 +72,7 @@ TEST_P(InAnInstance, IsFoundByItsCase) {
   const bool hangs = std::string_view(broken.defect) == "hangs";
   nlohmann::json options = {{"defect", broken.defect}};
   if (std::string_view(broken.file) == "broken_model") options["path"] = TINY_CHECKPOINT;
-  const auto findings =
-      run(broken.file, options, {broken.rule}, std::chrono::seconds(hangs ? 2 : 60));
+  const auto findings = run(broken.file, options, {broken.rule}, std::chrono::seconds(hangs ? 2 : 60));
   ASSERT_EQ(findings.size(), 1u);
   EXPECT_EQ(findings[0].result.outcome, Outcome::kFailed);
   EXPECT_THAT(findings[0].result.text, HasSubstr(broken.text));
@@ -180,7 +179,8 @@ INSTANTIATE_TEST_SUITE_P(
 
 INSTANTIATE_TEST_SUITE_P(
     Model, InAnInstance,
-    testing::Values(Broken{"broken_model", "throws", "model.hidden", "an exception crossed the C ABI"},
+    testing::Values(
+        Broken{"broken_model", "throws", "model.hidden", "an exception crossed the C ABI"},
         Broken{"broken_model", "no_scale", "model.dims", "attention_scale is nan"},
         Broken{"broken_model", "changes_dims", "model.dims_stable", "dims after load and activate are"},
         Broken{"broken_model", "ignores_size_of_dims", "model.older_dims", "crashes with SEGV"},
@@ -213,7 +213,8 @@ INSTANTIATE_TEST_SUITE_P(
         Broken{"broken_model", "writes_past_logits", "model.hidden", "is overwritten"},
         Broken{"broken_model", "changes_hidden", "model.hidden", "head changes hidden"},
         Broken{"broken_model", "differs_by_instance", "model.instances", "another instance gives other rows"},
-        Broken{"broken_model", "keeps_state", "model.no_state", "when another instance has computed the rows before it"},
+        Broken{"broken_model", "keeps_state", "model.no_state",
+               "when another instance has computed the rows before it"},
         Broken{"broken_model", "keeps_table", "model.attention_replaced", "crashes with SEGV"},
         Broken{"broken_model", "forgets", "model.reactivated", "after deactivate and activate"},
         Broken{"broken_model", "depends_on_sizes", "model.sizes", "with the sizes of activate"},
