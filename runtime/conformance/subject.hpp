@@ -78,8 +78,8 @@ class Subject {
 
   const mortise_model_dims dims_;  // of the model that the part serves
   std::optional<Checkpoint> checkpoint_;
-  std::unique_ptr<PartInstance>
-      device_;          // opened when it is needed first; never closed, as parts use it until they end
+  // Opened at the first use. Never closed, because parts use it until they end.
+  std::unique_ptr<PartInstance> device_;
   void* kv_ = nullptr;  // memory of the device for the KV of an attention; ends with the process
 };
 

@@ -72,7 +72,9 @@ class Constants {
     return std::string(bytes.substr(0, size));
   }
   [[noreturn]] static void damaged() {
-    fail("is damaged: its manifest points outside of its constants; build it again");
+    fail(
+        "has a manifest that does not lead to constants in the file: the file is damaged, or its components are made "
+        "when it is loaded; if you trust it, --run loads it");
   }
 
  private:

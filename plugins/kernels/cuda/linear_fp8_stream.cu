@@ -62,8 +62,8 @@ struct Fragments {
 #pragma unroll
     for (int i = 0; i < kTogether; ++i) load_matrices(x[i], rows + (unit ^ i * kFp8Step * 2));
   }
-  // Calls load(), which loads the next operands, after the first instruction. Called earlier, the first instruction would
-  // wait for the next operands too.
+  // Calls load(), which loads the next operands, after the first instruction. Called earlier, the first instruction
+  // would wait for the next operands too.
   template <class Load>
   __device__ __forceinline__ void multiply(float (&d)[4], const Load& load) const {
     const std::uint32_t words[kTogether] = {w.x, w.y, w.z, w.w};

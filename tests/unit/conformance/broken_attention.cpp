@@ -1,7 +1,5 @@
 // tests/unit/conformance/broken_attention.cpp: the built-in attention of the CPU (PAGED_FILE), with one defect that an
 // option names. The defects touch memory as if it were the host's: they run on the CPU.
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <map>
 
@@ -12,16 +10,8 @@ namespace {
 
 using broken::Defect;
 
-// The component of paged-cpu.so. The file is opened once and stays open.
 const mortise_component& paged() {
-  static const mortise_component* const component = [] {
-    void* const library = ::dlopen(PAGED_FILE, RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) throw mortise::Failure(MORTISE_NOT_FOUND, "create", ::dlerror());
-    auto* const entry =
-        reinterpret_cast<decltype(mortise_plugin_entry_v0)*>(::dlsym(library, MORTISE_PLUGIN_ENTRY_NAME));
-    return entry(nullptr)->components[0];
-  }();
-  return *component;
+  return broken::component_of(PAGED_FILE);
 }
 const mortise_attention_table& table() {
   return *static_cast<const mortise_attention_table*>(paged().table);

@@ -1,8 +1,6 @@
 // tests/unit/conformance/broken_cpu.cpp: the built-in device of the CPU (CPU_FILE), which has quantised weights and
 // threads, with one defect that an option names. Instances are those of the CPU device; the defect is that of the
 // newest instance.
-#include <dlfcn.h>
-
 #include <thread>
 
 #include "defects.hpp"
@@ -13,16 +11,8 @@ namespace {
 
 using broken::Defect;
 
-// The component of cpu.so. The file is opened once and stays open.
 const mortise_component& cpu() {
-  static const mortise_component* const component = [] {
-    void* const library = ::dlopen(CPU_FILE, RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) throw mortise::Failure(MORTISE_NOT_FOUND, "create", ::dlerror());
-    auto* const entry =
-        reinterpret_cast<decltype(mortise_plugin_entry_v0)*>(::dlsym(library, MORTISE_PLUGIN_ENTRY_NAME));
-    return entry(nullptr)->components[0];
-  }();
-  return *component;
+  return broken::component_of(CPU_FILE);
 }
 const mortise_device_table& inner() {
   return *static_cast<const mortise_device_table*>(cpu().table);

@@ -1,7 +1,5 @@
 // tests/unit/conformance/broken_model.cpp: the model llama (LLAMA_FILE) with one defect that an option names. The
 // defects touch memory as if it were the host's: they run on the CPU.
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <cmath>
 
@@ -15,16 +13,8 @@ namespace {
 
 using broken::Defect;
 
-// The component of llama.so. The file is opened once and stays open.
 const mortise_component& llama() {
-  static const mortise_component* const component = [] {
-    void* const library = ::dlopen(LLAMA_FILE, RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) throw mortise::Failure(MORTISE_NOT_FOUND, "create", ::dlerror());
-    auto* const entry =
-        reinterpret_cast<decltype(mortise_plugin_entry_v0)*>(::dlsym(library, MORTISE_PLUGIN_ENTRY_NAME));
-    return entry(nullptr)->components[0];
-  }();
-  return *component;
+  return broken::component_of(LLAMA_FILE);
 }
 const mortise_model_table& table() {
   return *static_cast<const mortise_model_table*>(llama().table);

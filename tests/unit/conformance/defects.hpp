@@ -2,6 +2,7 @@
 // instance, or DEFECT for what a file says of itself before there is an instance.
 #pragma once
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -82,6 +83,18 @@ inline mortise_status misbehave_in_create(const Defect& defect, const mortise_ho
   if (defect.is("writes_to_host")) const_cast<mortise_host*>(host)->flags = 1;
   if (defect.is("refuses_silently")) return MORTISE_INVALID_ARGUMENT;
   return MORTISE_OK;
+}
+
+// The first component of a plugin file that a broken one wraps. The file is opened once and stays open.
+inline const mortise_component& component_of(const char* file) {
+  static const mortise_component* const component = [file] {
+    void* const library = ::dlopen(file, RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) throw mortise::Failure(MORTISE_NOT_FOUND, "create", ::dlerror());
+    auto* const entry =
+        reinterpret_cast<decltype(mortise_plugin_entry_v0)*>(::dlsym(library, MORTISE_PLUGIN_ENTRY_NAME));
+    return entry(nullptr)->components[0];
+  }();
+  return *component;
 }
 
 }  // namespace broken

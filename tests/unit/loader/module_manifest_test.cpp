@@ -75,7 +75,7 @@ TEST(ModuleManifest, RefusesPointersOutOfTheFile) {
       read_module_manifest(changed);
     } catch (const Error& error) {
       num_damaged +=
-          std::string(error.what()).find("its manifest points outside of its constants") != std::string::npos;
+          std::string(error.what()).find("has a manifest that does not lead to constants") != std::string::npos;
     }
   }
   EXPECT_GT(num_damaged, 10);
