@@ -23,7 +23,7 @@ from pathlib import Path
 # First match wins, from the innermost function outwards; so what a kernel calls counts as the kernel.
 LEFT_OUT = {
     "limits": r"bench::.*(_rounds\(|read_avx|read_words|read_bytes|run_unit|ReadProbe|run_on_threads)",
-    "load": r"pack_(panel|bytes|nibbles)|Packer|quantise_(group|row\()|read_quantized|read_parts|prepare_(int_)?weight|WeightArena|RopeJob|"
+    "load": r"pack_(panel|bytes|nibbles)|Packer|quantize_(group|row\()|read_quantized|read_parts|prepare_(int_)?weight|WeightArena|RopeJob|"
             r"fill_rope|RepeatedPattern|RandomWeights|Assembly::|~?Subject\(|PipelineScript|PluginCatalog|dlopen|_dl_|Tokenizer::load",
 }
 FAMILIES = {
@@ -32,7 +32,7 @@ FAMILIES = {
     "attention": r"Span|::attend|compute_span|[pP]aged",
     "norm": r"NormArgs|rms_norm|layer_norm|add_residual|::norm",
     "activation": r"Activation|::gated",
-    "linear": r"Linear|multiply_|quantise_rows|IntRows|isa_.*::Chunk|PackedBf16|PackedF32|add_group|Tile|linear",
+    "linear": r"Linear|multiply_|quantize_rows|IntRows|isa_.*::Chunk|PackedBf16|PackedF32|add_group|Tile|linear",
     "embedding, elementwise": r"gather_rows|::add<|::scale<|::convert<|f16_to_f32|Elementwise",
     "pool waiting": r"ThreadPool|wait_for_work|take_tasks",
     "engine": r"Engine|Scheduler|scheduler|fcfs|BlockPool|Sequence|[sS]ampler|bench::|llama::|Request|Delta|Trace",

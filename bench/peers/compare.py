@@ -55,9 +55,9 @@ def ensure_models(args, shape):
         python = PEERS / "llama/bin/python"
         output_of(python if python.exists() else sys.executable, HERE / "make_gguf.py", PEERS / "llama.cpp", model, base)
     for kind in args.formats:
-        quantised = PEERS / "models" / f"{shape}-{kind}.gguf"
-        if not quantised.exists():
-            output_of(LLAMA / "llama-quantize", base, quantised, kind)
+        quantized = PEERS / "models" / f"{shape}-{kind}.gguf"
+        if not quantized.exists():
+            output_of(LLAMA / "llama-quantize", base, quantized, kind)
     return model
 
 

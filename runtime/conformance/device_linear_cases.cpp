@@ -136,7 +136,7 @@ void linear_gates(Subject& subject) {
 }
 
 // Weights in fewer bits: near the product, and rows of their own.
-void quantised_linear(Subject& subject) {
+void quantized_linear(Subject& subject) {
   int num_forms = 0;
   in_each_type(subject, [&](const DeviceBench& bench) {
     const WeightForm forms[] = {{MORTISE_WEIGHT_LINEAR, bench.dtype, 8, 0, 0},
@@ -213,7 +213,7 @@ constexpr Case kCases[] = {
     {"device.linear_shapes", "linear refuses shapes that do not fit together with INVALID_ARGUMENT.", kOfDevice,
      linear_refuses_wrong_shapes},
     {"device.quantised", "linear with quantised weights is near the product, and its rows are independent.", kOfDevice,
-     quantised_linear, true},
+     quantized_linear, true},
 };
 
 }  // namespace

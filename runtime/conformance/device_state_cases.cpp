@@ -9,7 +9,7 @@
 
 #include "conformance/denormals_off.hpp"
 #include "conformance/device_bench.hpp"
-#include "conformance/quantised_product.hpp"
+#include "conformance/quantized_product.hpp"
 #include "mortise/ext/parallel.h"
 #include "mortise/numerics.h"
 
@@ -45,7 +45,7 @@ void require_class(const DeviceBench& bench, std::int32_t asked, std::string_vie
 }
 
 // `form` without use and dtype.
-void quantised_bits_are_right(Subject& subject, WeightForm form, std::int32_t asked, const char* known,
+void quantized_bits_are_right(Subject& subject, WeightForm form, std::int32_t asked, const char* known,
                               Product (*product_of)(const FloatRows&)) {
   in_each_type(subject, [&](const DeviceBench& bench) {
     require_class(bench, asked, known);
@@ -72,14 +72,14 @@ void quantised_bits_are_right(Subject& subject, WeightForm form, std::int32_t as
 }
 
 void int8_bits_are_right(Subject& subject) {
-  quantised_bits_are_right(subject, {0, 0, 8}, MORTISE_I8, "cpu-int8/1", int8_product);
+  quantized_bits_are_right(subject, {0, 0, 8}, MORTISE_I8, "cpu-int8/1", int8_product);
 }
 void int4_bits_are_right(Subject& subject) {
-  quantised_bits_are_right(subject, {0, 0, 4, 32}, MORTISE_I8, "cpu-int8/1",
+  quantized_bits_are_right(subject, {0, 0, 4, 32}, MORTISE_I8, "cpu-int8/1",
                            [](const FloatRows& w) { return int4_product(w, 32); });
 }
 void fp8_bits_are_right(Subject& subject) {
-  quantised_bits_are_right(subject, {0, 0, 8, 0, MORTISE_F8_E4M3}, MORTISE_F8_E4M3, "cpu-fp8/1", fp8_product);
+  quantized_bits_are_right(subject, {0, 0, 8, 0, MORTISE_F8_E4M3}, MORTISE_F8_E4M3, "cpu-fp8/1", fp8_product);
 }
 
 Matrix sum_of(const DeviceBench& bench, const Matrix& a, const Matrix& b) {

@@ -60,7 +60,7 @@ def test_tokens_are_the_same_without_it_when_it_is_made_and_with_it(options, mod
 
 
 @pytest.mark.parametrize("layout", ["gptq4_act_order", "awq", "int8"])
-def test_a_checkpoint_that_comes_quantised_has_one_too(layout, tmp_path, answer):
+def test_a_checkpoint_that_comes_quantized_has_one_too(layout, tmp_path, answer):
     write_models(tmp_path, layout)
     folder = tmp_path / "quantized"
     settle()

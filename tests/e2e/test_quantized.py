@@ -54,7 +54,7 @@ class Matrix:
         if act_order:
             draw.shuffle(self.g_idx)
 
-    def dequantised(self):
+    def dequantized(self):
         return [s[g] * (v - z[g]) for row, s, z in zip(self.q, self.scale, self.zero) for v, g in zip(row, self.g_idx)]
 
 
@@ -74,7 +74,7 @@ class Fp8Matrix:
         magnitude = mantissa * 2**-9 if exponent == 0 else (8 + mantissa) * 2.0 ** (exponent - 10)
         return -magnitude if bits & 128 else magnitude
 
-    def dequantised(self):
+    def dequantized(self):
         return [self.scale[i // self.rows][j // self.columns] * self.value(b)
                 for i, row in enumerate(self.bits) for j, b in enumerate(row)]
 
@@ -175,7 +175,7 @@ def write_model_pair(folder, section, draw, shapes, intermediate, pack_matrix, d
         for name, (n, k) in shapes.items():
             matrix = draw_matrix(n, k)
             quantized.update(pack_matrix(matrix, layer + name))
-            plain[layer + name + ".weight"] = ("F32", [n, k], matrix.dequantised())
+            plain[layer + name + ".weight"] = ("F32", [n, k], matrix.dequantized())
     config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "torch_dtype": "float32", "hidden_size": HIDDEN,
               "intermediate_size": intermediate, "num_attention_heads": 4, "num_key_value_heads": 2, "num_hidden_layers": 2,
               "vocab_size": VOCAB, "max_position_embeddings": 256, "rms_norm_eps": 1e-5, "tie_word_embeddings": True}
@@ -197,7 +197,7 @@ def logprobs(jsonl, script):
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_quantised_checkpoint_scores_as_its_matrices_do(layout, tmp_path, jsonl, pipeline):
+def test_a_quantized_checkpoint_scores_as_its_matrices_do(layout, tmp_path, jsonl, pipeline):
     write_models(tmp_path, layout)
     plain = logprobs(jsonl, pipeline(path=tmp_path / "plain"))
     quantized = logprobs(jsonl, pipeline(path=tmp_path / "quantized"))
@@ -234,7 +234,7 @@ def test_weights_made_at_load_change_the_fingerprint_and_little_else(mortise, js
     assert 0 < abs(scores["int4"] - scores[""]) < abs(scores[""]) * 0.3
 
 
-def test_quantised_weights_have_the_same_bits_on_every_instruction_set_and_thread_count(mortise, pipeline):
+def test_quantized_weights_have_the_same_bits_on_every_instruction_set_and_thread_count(mortise, pipeline):
     for weights in ("int8", "int4", "fp8"):
         texts = set()
         for isa in ("", "portable", "avx2", "avx512"):

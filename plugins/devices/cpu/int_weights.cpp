@@ -58,7 +58,7 @@ class IntPacker {
       const std::size_t first = static_cast<std::size_t>(task) * kRowsAtOnce;
       const std::size_t end = std::min(n_, first + kRowsAtOnce);
       source_.floats.empty() ? read_rows(first, end, static_cast<std::size_t>(thread))
-                             : quantise_rows(first, end, static_cast<std::size_t>(thread));
+                             : quantize_rows(first, end, static_cast<std::size_t>(thread));
       for (std::size_t n = first; n < end; n += kPanelColumns) {
         pack(n, std::min(kPanelColumns, end - n), n - first, staging_[static_cast<std::size_t>(thread)]);
       }
@@ -90,17 +90,17 @@ class IntPacker {
     }
   }
 
-  void quantise_rows(std::size_t first, std::size_t end, std::size_t thread) {
+  void quantize_rows(std::size_t first, std::size_t end, std::size_t thread) {
     const Staging& to = staging_[thread];
     for (std::size_t n = first; n < end; ++n) {
       const auto row = static_cast<std::int64_t>(n);
       const Part& part = part_of(source_.floats, row);
       converters_[thread].convert(part, row - part.first_row, MORTISE_F32, to.row.get());
       if (weight_.fp8) {
-        quantise_row_fp8(to.row.get(), k_, to.values.get() + (n - first) * k_, to.scales.get() + (n - first));
+        quantize_row_fp8(to.row.get(), k_, to.values.get() + (n - first) * k_, to.scales.get() + (n - first));
         continue;
       }
-      quantise_row(to.row.get(), k_, {weight_.bits, weight_.group_size}, to.values.get() + (n - first) * k_,
+      quantize_row(to.row.get(), k_, {weight_.bits, weight_.group_size}, to.values.get() + (n - first) * k_,
                    to.scales.get() + (n - first) * groups_, to.zeros.get() + (n - first) * groups_);
     }
   }

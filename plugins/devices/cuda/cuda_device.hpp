@@ -27,7 +27,7 @@ struct mortise_device {
   int compute_major = 0, compute_minor = 0;
   uint64_t memory_bytes = 0;
   cudaStream_t stream = nullptr;  // serves as the stream NULL, because the legacy stream cannot be captured
-  mortise::cuda::Workspace gated, scratch, quantised;  // quantised: rows of x as int8, or at other addresses
+  mortise::cuda::Workspace gated, scratch, quantized;  // quantised: rows of x as int8, or at other addresses
   std::unique_ptr<mortise::cuda::Reaper> reaper;
   std::unique_ptr<mortise::cuda::LinearPlans> linear;
   std::unique_ptr<mortise::cuda::RowUploader> row_uploader;  // null until the first matrix

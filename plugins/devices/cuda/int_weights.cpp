@@ -73,11 +73,11 @@ FloatType float_type(int32_t dtype) {
   return dtype == MORTISE_BF16 ? FloatType::kBf16 : dtype == MORTISE_F16 ? FloatType::kF16 : FloatType::kF32;
 }
 
-// Uploads floats unchanged through one buffer of device memory and quantises them there, by calls of quantise(rows,
+// Uploads floats unchanged through one buffer of device memory and quantises them there, by calls of quantize(rows,
 // type, number of rows, first row of the weight). Copies and kernels are on one stream, so a copy cannot overwrite rows
 // that a kernel still reads.
-template <class Quantise>
-void quantise_parts(const std::vector<Part>& parts, Uploader& uploader, const Quantise& quantise) {
+template <class Quantize>
+void quantize_parts(const std::vector<Part>& parts, Uploader& uploader, const Quantize& quantize) {
   const Temporary floats = weight_memory(Uploader::kStageBytes);
   for (const Part& part : parts) {
     const std::int64_t row_bytes = part.columns * dtype_bytes(part.dtype), most = rows_at_once(row_bytes);
@@ -85,7 +85,7 @@ void quantise_parts(const std::vector<Part>& parts, Uploader& uploader, const Qu
       const std::int64_t end = std::min(part.rows, begin + most);
       copy_rows(part, begin, end, uploader.begin());
       uploader.send(static_cast<std::byte*>(floats.get()), static_cast<std::size_t>((end - begin) * row_bytes));
-      check_cuda(quantise(floats.get(), float_type(part.dtype), end - begin, part.first_row + begin), kWhere);
+      check_cuda(quantize(floats.get(), float_type(part.dtype), end - begin, part.first_row + begin), kWhere);
     }
   }
   uploader.wait();
@@ -172,9 +172,9 @@ void prepare_fp8(mortise_device& device, const QuantizedSource& read, mortise_we
   if (read.floats.empty()) {
     upload_quantized(read.integers, layout.groups, plain.view(), *device.uploader);
   } else {
-    quantise_parts(read.floats, *device.uploader,
+    quantize_parts(read.floats, *device.uploader,
                    [&](const void* rows, FloatType type, std::int64_t count, std::int64_t first) {
-                     return launch_quantise_fp8(rows, type, count, first, weight.k, plain.fp8_view(), stream);
+                     return launch_quantize_fp8(rows, type, count, first, weight.k, plain.fp8_view(), stream);
                    });
   }
   check_cuda(launch_pack_fp8(plain.fp8_view(), format, static_cast<std::byte*>(weight.data), stream), kWhere);
@@ -219,9 +219,9 @@ std::unique_ptr<mortise_weight> prepare_int_weight(mortise_device& device, const
     weight->symmetric =
         upload_quantized(read.integers, layout.groups, plain.view(), *device.uploader) && weight->bits == 8;
   } else {
-    quantise_parts(read.floats, *device.uploader,
+    quantize_parts(read.floats, *device.uploader,
                    [&](const void* rows, FloatType type, std::int64_t count, std::int64_t first) {
-                     return launch_quantise_weights(rows, type, count, first, format, plain.view(), stream);
+                     return launch_quantize_weights(rows, type, count, first, format, plain.view(), stream);
                    });
     weight->symmetric = weight->bits == 8;
   }

@@ -65,7 +65,7 @@ void align_rows(mortise_device& device, LinearFp8Args& args, cudaStream_t on) {
   if (reinterpret_cast<std::uintptr_t>(args.x) % 16 == 0 && args.x_stride % 8 == 0) return;
   const std::int64_t stride = (args.format.k + 7) / 8 * 8;
   const auto pitch = static_cast<std::size_t>(stride) * sizeof(std::uint16_t);
-  void* const rows = device.quantised.reserve(pitch * static_cast<std::size_t>(args.m), on, kWhere);
+  void* const rows = device.quantized.reserve(pitch * static_cast<std::size_t>(args.m), on, kWhere);
   check_cuda(cudaMemcpy2DAsync(rows, pitch, args.x, static_cast<std::size_t>(args.x_stride) * sizeof(std::uint16_t),
                                static_cast<std::size_t>(args.format.k) * sizeof(std::uint16_t),
                                static_cast<std::size_t>(args.m), cudaMemcpyDeviceToDevice, on),
@@ -102,7 +102,7 @@ void multiply(mortise_device& device, const Matrix& x, const mortise_weight& wei
   if (args.m == 0 || args.n == 0) return;
   const bool streams = streams_int(args);
   const std::uint64_t bytes = streams ? stream_int_workspace_bytes(args) : wide_int_workspace_bytes(args);
-  void* const workspace = device.quantised.reserve(bytes, on, kWhere);
+  void* const workspace = device.quantized.reserve(bytes, on, kWhere);
   check_cuda((streams ? launch_linear_int_stream : launch_linear_int_wide)(args, workspace, on), kWhere);
 }
 

@@ -93,7 +93,7 @@ void deactivate(void* instance) {
   device->row_uploader.reset();
   device->uploader.reset();
   device->gated.release();
-  device->quantised.release();
+  device->quantized.release();
   device->scratch.release();
   cudaStreamDestroy(device->stream);
   device->stream = nullptr;

@@ -24,7 +24,7 @@ __device__ __forceinline__ float wide(float x) {
 // One block per row.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
-    quantise_kernel(const T* rows, std::int64_t first_row, std::int64_t k, PlainFp8Weight to) {
+    quantize_kernel(const T* rows, std::int64_t first_row, std::int64_t k, PlainFp8Weight to) {
   __shared__ std::uint32_t of_warp[kWarps];
   const T* const from = rows + static_cast<std::int64_t>(blockIdx.x) * k;
   std::uint32_t most = 0;
@@ -88,26 +88,26 @@ unsigned blocks_of(std::int64_t count, int each) {
 }
 
 template <typename T>
-void quantise(const void* rows, std::int64_t num_rows, std::int64_t first_row, std::int64_t k, const PlainFp8Weight& to,
+void quantize(const void* rows, std::int64_t num_rows, std::int64_t first_row, std::int64_t k, const PlainFp8Weight& to,
               cudaStream_t stream) {
-  quantise_kernel<<<static_cast<unsigned>(num_rows), kThreads, 0, stream>>>(static_cast<const T*>(rows), first_row, k,
+  quantize_kernel<<<static_cast<unsigned>(num_rows), kThreads, 0, stream>>>(static_cast<const T*>(rows), first_row, k,
                                                                             to);
 }
 
 }  // namespace
 
-cudaError_t launch_quantise_fp8(const void* rows, FloatType type, std::int64_t num_rows, std::int64_t first_row,
+cudaError_t launch_quantize_fp8(const void* rows, FloatType type, std::int64_t num_rows, std::int64_t first_row,
                                 std::int64_t k, const PlainFp8Weight& to, cudaStream_t stream) {
   if (num_rows == 0) return cudaSuccess;
   switch (type) {
     case FloatType::kBf16:
-      quantise<Bf16>(rows, num_rows, first_row, k, to, stream);
+      quantize<Bf16>(rows, num_rows, first_row, k, to, stream);
       break;
     case FloatType::kF16:
-      quantise<__half>(rows, num_rows, first_row, k, to, stream);
+      quantize<__half>(rows, num_rows, first_row, k, to, stream);
       break;
     case FloatType::kF32:
-      quantise<float>(rows, num_rows, first_row, k, to, stream);
+      quantize<float>(rows, num_rows, first_row, k, to, stream);
       break;
   }
   return cudaGetLastError();

@@ -19,7 +19,7 @@ struct PlainFp8Weight {
 //   rows  [num_rows, k] of `type`, dense; written to rows first_row .. of `to`
 // Cost: memory bound, reads the rows once or twice.
 // Oracle: kernels/cpu/reference/linear_fp8.hpp, bitwise (tests/plugins/devices/cuda/fp8_weights_test.cpp).
-cudaError_t launch_quantise_fp8(const void* rows, FloatType type, std::int64_t num_rows, std::int64_t first_row,
+cudaError_t launch_quantize_fp8(const void* rows, FloatType type, std::int64_t num_rows, std::int64_t first_row,
                                 std::int64_t k, const PlainFp8Weight& to, cudaStream_t stream);
 
 // Packs a plain weight. Writes all Fp8Layout(format).bytes of `to`. Oracle: as above; the products that read the packed

@@ -66,7 +66,7 @@ __device__ __forceinline__ Group group_of(const Range& range, int bits) {
 // One warp per group.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
-    quantise_kernel(const T* rows, std::int64_t num_groups, std::int64_t first_row, IntFormat format,
+    quantize_kernel(const T* rows, std::int64_t num_groups, std::int64_t first_row, IntFormat format,
                     std::int64_t groups, PlainIntWeight to) {
   const std::int64_t at = static_cast<std::int64_t>(blockIdx.x) * kWarps + threadIdx.x / 32;
   if (at >= num_groups) return;
@@ -164,27 +164,27 @@ unsigned blocks_of(std::int64_t count, int each) {
 }
 
 template <typename T>
-void quantise(const void* rows, std::int64_t num_rows, std::int64_t first_row, const IntFormat& format,
+void quantize(const void* rows, std::int64_t num_rows, std::int64_t first_row, const IntFormat& format,
               const PlainIntWeight& to, cudaStream_t stream) {
   const std::int64_t groups = IntLayout(format).groups, all = num_rows * groups;
-  quantise_kernel<<<blocks_of(all, kWarps), kThreads, 0, stream>>>(static_cast<const T*>(rows), all, first_row, format,
+  quantize_kernel<<<blocks_of(all, kWarps), kThreads, 0, stream>>>(static_cast<const T*>(rows), all, first_row, format,
                                                                    groups, to);
 }
 
 }  // namespace
 
-cudaError_t launch_quantise_weights(const void* rows, FloatType type, std::int64_t num_rows, std::int64_t first_row,
+cudaError_t launch_quantize_weights(const void* rows, FloatType type, std::int64_t num_rows, std::int64_t first_row,
                                     const IntFormat& format, const PlainIntWeight& to, cudaStream_t stream) {
   if (num_rows == 0) return cudaSuccess;
   switch (type) {
     case FloatType::kBf16:
-      quantise<Bf16>(rows, num_rows, first_row, format, to, stream);
+      quantize<Bf16>(rows, num_rows, first_row, format, to, stream);
       break;
     case FloatType::kF16:
-      quantise<__half>(rows, num_rows, first_row, format, to, stream);
+      quantize<__half>(rows, num_rows, first_row, format, to, stream);
       break;
     case FloatType::kF32:
-      quantise<float>(rows, num_rows, first_row, format, to, stream);
+      quantize<float>(rows, num_rows, first_row, format, to, stream);
       break;
   }
   return cudaGetLastError();

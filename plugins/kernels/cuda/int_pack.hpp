@@ -28,7 +28,7 @@ enum class FloatType : std::int32_t { kBf16, kF16, kF32 };
 // Cost: memory bound, reads the rows once or twice.
 // Source: rounding to the nearest in groups is the baseline of GPTQ, arXiv:2210.17323.
 // Oracle: kernels/cpu/reference/linear_int.hpp, bitwise (tests/plugins/devices/cuda/int_weights_test.cpp).
-cudaError_t launch_quantise_weights(const void* rows, FloatType type, std::int64_t num_rows, std::int64_t first_row,
+cudaError_t launch_quantize_weights(const void* rows, FloatType type, std::int64_t num_rows, std::int64_t first_row,
                                     const IntFormat& format, const PlainIntWeight& to, cudaStream_t stream);
 
 // Packs a plain weight: copies values, scales and zero points to the places of IntLayout. Writes all

@@ -9,13 +9,13 @@ namespace {
 
 constexpr int kThreads = 256;
 
-struct QuantiseArgs {
+struct QuantizeArgs {
   LinearIntArgs linear;
   IntRows to;
   std::int32_t vectors, groups, group_size;  // in a row
 };
 
-__global__ void __launch_bounds__(kThreads) quantise_rows_kernel(const __grid_constant__ QuantiseArgs args) {
+__global__ void __launch_bounds__(kThreads) quantize_rows_kernel(const __grid_constant__ QuantizeArgs args) {
   __shared__ std::uint32_t largest[kThreads / 32];
   let_next_kernel_begin();
   wait_for_kernel_before();
@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(kThreads) quantise_rows_kernel(const __grid_co
   char* const to = args.to.q + row * args.to.row_bytes;
 #pragma unroll 4
   for (int i = thread; i < args.vectors; i += kThreads) {
-    const uint2 q = quantised(x.eight(i), scale.inverse);
+    const uint2 q = quantized(x.eight(i), scale.inverse);
     *reinterpret_cast<uint2*>(to + 8 * i) = q;
     // Padding behind k is zero and may belong to no group.
     if (sums == nullptr || 8 * i >= args.linear.format.k) continue;
@@ -69,15 +69,15 @@ IntRows int_rows_in(void* workspace, const LinearIntArgs& args, bool sums) {
   return rows;
 }
 
-cudaError_t launch_quantise_rows(const LinearIntArgs& args, const IntRows& to, cudaStream_t stream) {
+cudaError_t launch_quantize_rows(const LinearIntArgs& args, const IntRows& to, cudaStream_t stream) {
   const IntLayout layout(args.format);
-  QuantiseArgs all = {};
+  QuantizeArgs all = {};
   all.linear = args;
   all.to = to;
   all.vectors = static_cast<std::int32_t>(to.row_bytes / 8);
   all.groups = static_cast<std::int32_t>(layout.groups);
   all.group_size = static_cast<std::int32_t>(args.format.group_size);
-  return launch_overlapped(quantise_rows_kernel, dim3(static_cast<unsigned>(args.m)), kThreads, 0, stream, all);
+  return launch_overlapped(quantize_rows_kernel, dim3(static_cast<unsigned>(args.m)), kThreads, 0, stream, all);
 }
 
 }  // namespace mortise::cuda

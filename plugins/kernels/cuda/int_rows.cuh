@@ -64,7 +64,7 @@ __device__ __forceinline__ IntRowScale scale_of(std::uint32_t largest, float mos
 }
 
 // Quantises eight elements, one byte each.
-__device__ __forceinline__ uint2 quantised(const uint4& x, float inverse) {
+__device__ __forceinline__ uint2 quantized(const uint4& x, float inverse) {
   if (inverse == 0.0f) return {0u, 0u};  // infinity times 0 would not be 0
   const std::uint32_t words[4] = {x.x, x.y, x.z, x.w};
   std::uint32_t pairs[4];

@@ -32,6 +32,6 @@ constexpr std::int64_t kIntRowsPadded = 256;  // arrays of rows are padded to it
 std::uint64_t int_rows_bytes(const LinearIntArgs& args, bool sums);
 // Divides such a workspace, 256-byte aligned.
 IntRows int_rows_in(void* workspace, const LinearIntArgs& args, bool sums);
-cudaError_t launch_quantise_rows(const LinearIntArgs& args, const IntRows& to, cudaStream_t stream);
+cudaError_t launch_quantize_rows(const LinearIntArgs& args, const IntRows& to, cudaStream_t stream);
 
 }  // namespace mortise::cuda

@@ -102,7 +102,7 @@ __device__ __forceinline__ void wait_for_warps(int barrier, int warps) {
 }
 
 // All warps together quantise the only row of x.
-__device__ __forceinline__ void quantise_row(const StreamArgs& args, char* q, float* scale, std::uint32_t* largest) {
+__device__ __forceinline__ void quantize_row(const StreamArgs& args, char* q, float* scale, std::uint32_t* largest) {
   constexpr int kStep = kWarps * 32, kKept = 4;  // vectors that a thread keeps in registers
   const int thread = static_cast<int>(threadIdx.x), vectors = args.chunks * (kIntChunk / 8);
   const IntRow x(args.linear, 0);
@@ -123,7 +123,7 @@ __device__ __forceinline__ void quantise_row(const StreamArgs& args, char* q, fl
   const IntRowScale result = scale_of(most);
   if (thread == 0) *scale = result.scale;
   const auto put_eight = [&](int i, const uint4& vector) {
-    *reinterpret_cast<uint2*>(q + 8 * i) = quantised(vector, result.inverse);
+    *reinterpret_cast<uint2*>(q + 8 * i) = quantized(vector, result.inverse);
   };
 #pragma unroll
   for (int i = 0; i < kKept; ++i) {
@@ -206,7 +206,7 @@ __global__ void __launch_bounds__(kThreads, 1) int_stream_kernel(const __grid_co
   if (lane == 0) feeder.fill_gently(args.split.early, rows_came);
   __syncwarp();
   wait_for_kernel_before();
-  if (args.rows.q == nullptr) quantise_row(args, rows, row_scale, largest);
+  if (args.rows.q == nullptr) quantize_row(args, rows, row_scale, largest);
   if (first >= tiles) return;
   wait_barrier(rows_came, 0);
   const float* const row_scales = args.rows.q == nullptr ? row_scale : args.rows.scales;
@@ -401,7 +401,7 @@ cudaError_t launch_linear_int_stream(const LinearIntArgs& args, void* workspace,
   StreamArgs all = {};
   if (args.m > 1) {
     all.rows = int_rows_in(workspace, args, /*sums=*/false);
-    if (const cudaError_t error = launch_quantise_rows(args, all.rows, stream); error != cudaSuccess) return error;
+    if (const cudaError_t error = launch_quantize_rows(args, all.rows, stream); error != cudaSuccess) return error;
   }
   all.linear = args;
   all.split = split_of(args, static_cast<int>(blocks));

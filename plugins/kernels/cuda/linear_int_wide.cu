@@ -436,7 +436,7 @@ cudaError_t launch_linear_int_wide(const LinearIntArgs& args, void* workspace, c
   if (args.m == 0 || args.n == 0) return cudaSuccess;
   const IntLayout layout(args.format);
   const IntRows rows = int_rows_in(workspace, args, wants_sums(args));
-  if (const cudaError_t error = launch_quantise_rows(args, rows, stream); error != cudaSuccess) return error;
+  if (const cudaError_t error = launch_quantize_rows(args, rows, stream); error != cudaSuccess) return error;
   int most = 0;
   if (const cudaError_t error = num_multiprocessors(most); error != cudaSuccess) return error;
   const Choice chosen = cheapest(args, layout.span, most);

@@ -184,7 +184,7 @@ __device__ __forceinline__ void write_bytes(const uint4& x, int lane, bool write
   const IntRowScale scale = scale_of(largest, kFp8 ? 448.0f : 127.0f);
   char* const bytes = reinterpret_cast<char*>(chunk);
   *reinterpret_cast<uint2*>(bytes + token * kHeadDim + lane * kVector) =
-      kFp8 ? rounded_to_fp8(x, scale.inverse) : quantised(x, scale.inverse);
+      kFp8 ? rounded_to_fp8(x, scale.inverse) : quantized(x, scale.inverse);
   if (lane == 0) reinterpret_cast<float*>(bytes + kKeyChunk * kHeadDim)[token] = scale.scale;
 }
 

@@ -77,7 +77,7 @@ INSTANTIATE_TEST_SUITE_P(Layouts, BenchModelCostOfLayout,
                                          Layout{"int8_channel", 17, 65, 8, 1}),
                          [](const auto& info) { return std::string(info.param.folder); });
 
-TEST_P(BenchModelCostOfLayout, AQuantisedCheckpointCountsAsItsOwnIntegers) {
+TEST_P(BenchModelCostOfLayout, AQuantizedCheckpointCountsAsItsOwnIntegers) {
   const Layout layout = GetParam();
   const auto checkpoint =
       Checkpoint::open(std::string(MORTISE_SOURCE_DIR) + "/tests/golden/quantized/" + layout.folder);

@@ -29,7 +29,7 @@ std::vector<double> doubles(const SafetensorsFile& file, const char* name) {
 }
 
 // w [N, K] as the matrix stands for it. Read in two pieces, as threads do.
-std::vector<double> dequantised(const QuantizedMatrix& matrix) {
+std::vector<double> dequantized(const QuantizedMatrix& matrix) {
   const auto n = static_cast<std::size_t>(matrix.rows()), k = static_cast<std::size_t>(matrix.columns());
   const auto group = static_cast<std::size_t>(matrix.group_size()), groups = (k + group - 1) / group;
   std::vector<std::uint8_t> values(n * k), zeros(n * groups);
@@ -66,7 +66,7 @@ TEST_P(QuantizedGolden, EachWeightComesBackExactly) {
   const auto checkpoint = Checkpoint::open(kGoldens / GetParam());
   const auto matrix = checkpoint.find_quantized("p.weight");
   ASSERT_TRUE(matrix.has_value());
-  EXPECT_EQ(dequantised(*matrix), doubles(SafetensorsFile(kGoldens / GetParam() / "expected.safetensors"), "w"));
+  EXPECT_EQ(dequantized(*matrix), doubles(SafetensorsFile(kGoldens / GetParam() / "expected.safetensors"), "w"));
   EXPECT_EQ(GetParam().find("act_order") != std::string::npos, !matrix->order().empty());
   EXPECT_FALSE(checkpoint.find_quantized("q.weight").has_value());
   EXPECT_FALSE(checkpoint.find_quantized("p.bias").has_value());
@@ -87,7 +87,7 @@ std::vector<float> fp8_product(const QuantizedMatrix& matrix, const std::vector<
 
 // The specified arithmetic on what was read, against the product that numpy computed in double: only the rounding of x
 // to int8 (for integers) and f32 are between them.
-TEST_P(QuantizedGolden, ItsProductIsThatOfTheDequantisedMatrix) {
+TEST_P(QuantizedGolden, ItsProductIsThatOfTheDequantizedMatrix) {
   const cpu::DenormalsOff off;
   const SafetensorsFile golden(kGoldens / GetParam() / "expected.safetensors");
   const std::vector<double> w = doubles(golden, "w"), x = doubles(golden, "x"), y = doubles(golden, "y");

@@ -29,7 +29,7 @@ struct Device {
   Defect defect;
   void* inner = nullptr;
   std::string id;
-  std::set<const mortise_weight*> quantised = {};
+  std::set<const mortise_weight*> quantized = {};
 
   mortise_device* handle() const { return static_cast<mortise_device*>(inner); }
 };
@@ -70,7 +70,7 @@ const char* numerics_id(mortise_device* device, int32_t dtype) {
     std::swap(self.id, next);
     return self.id.c_str();
   }
-  if (self.defect.is("wrong_when_quantised") && dtype == MORTISE_I8) return "own-int8/1";
+  if (self.defect.is("wrong_when_quantized") && dtype == MORTISE_I8) return "own-int8/1";
   return id;
 }
 mortise_status memory_info(mortise_device* device, uint64_t* free_bytes, uint64_t* total_bytes) {
@@ -139,17 +139,17 @@ mortise_status prepare_weight(mortise_device* device, const mortise_weight_sourc
   Device& self = of(device);
   mortise_weight_source changed = *source;
   const mortise_tensor* reversed[8];
-  if (self.defect.is("takes_any_bits") || self.defect.is("wrong_when_quantised")) changed.bits = 0;
+  if (self.defect.is("takes_any_bits") || self.defect.is("wrong_when_quantized")) changed.bits = 0;
   if (self.defect.is("joins_backwards") && source->num_parts > 1) {
     std::reverse_copy(source->parts, source->parts + source->num_parts, reversed);
     changed.parts = reversed;
   }
   const mortise_status status = table().prepare_weight(self.handle(), &changed, weight, error);
-  if (status == MORTISE_OK && source->bits != 0) self.quantised.insert(*weight);
+  if (status == MORTISE_OK && source->bits != 0) self.quantized.insert(*weight);
   return status;
 }
 void free_weight(mortise_device* device, mortise_weight* weight) {
-  of(device).quantised.erase(weight);
+  of(device).quantized.erase(weight);
   table().free_weight(of(device).handle(), weight);
 }
 const void* vector_weight(mortise_device* device, const mortise_weight* weight, int64_t* n, int32_t* dtype) {
@@ -181,7 +181,7 @@ mortise_status linear(mortise_device* device, mortise_stream* stream, const mort
   shows |= is("depends_on_columns") && args->column_begin > 0;
   shows |= is("needs_dense_rows") && args->x->stride[0] != args->x->shape[1];
   shows |= is("gates_otherwise") && args->gate_activation != 0;
-  shows |= is("wrong_when_quantised") && self.quantised.contains(args->weight) && args->x->shape[0] > 20;
+  shows |= is("wrong_when_quantized") && self.quantized.contains(args->weight) && args->x->shape[0] > 20;
   shows |= is("spreads_nan") && has_nan(*args->x);
   if (shows) flip(args->out, 0);
   if (is("changes_x")) flip(args->x, 0);

@@ -5,7 +5,7 @@
 // Covers: runtime/conformance/{device_linear_cases,device_logit_cases,device_row_cases}
 // Covers: runtime/conformance/{file_cases,guarded_memory,life_cases,module_cases,option_cases,part}
 // Covers: runtime/conformance/{proposer_cases,proposer_driver,scheduler_cases,scheduler_driver}
-// Covers: runtime/conformance/{device_state_cases,quantised_product}
+// Covers: runtime/conformance/{device_state_cases,quantized_product}
 // Covers: runtime/conformance/{model_cases,model_load_cases,model_scene,scene_sequences}
 // Covers: runtime/conformance/{simulated_engine,subject,suite}
 //
@@ -244,7 +244,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Broken{"broken_device", "joins_backwards", "device.linear_parts", "of two parts gives other bits"},
                     Broken{"broken_device", "gates_otherwise", "device.linear_gate",
                            "differs from linear and gated_activation"},
-                    Broken{"broken_device", "wrong_when_quantised", "device.quantised", "changes with the other rows"},
+                    Broken{"broken_device", "wrong_when_quantized", "device.quantised", "changes with the other rows"},
                     Broken{"broken_device", "embeds_zero", "device.embed", "embed: row 1"},
                     Broken{"broken_device", "not_in_place", "device.rms_norm", "where out is x"},
                     Broken{"broken_device", "forgets_bias", "device.layer_norm", "layer_norm: row"},

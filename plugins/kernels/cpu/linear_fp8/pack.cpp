@@ -32,7 +32,7 @@ std::uint8_t to_e4m3(float x) {
 
 }  // namespace
 
-void quantise_row_fp8(const float* w, std::size_t k, std::uint8_t* values, float* scale) {
+void quantize_row_fp8(const float* w, std::size_t k, std::uint8_t* values, float* scale) {
   std::uint32_t most = 0;
   for (std::size_t i = 0; i < k; ++i) {
     const std::uint32_t magnitude = bits_of(w[i]) & 0x7fffffffu;

@@ -7,6 +7,6 @@
 namespace mortise::cpu {
 
 // Quantises a row of k weights with one scale (docs/numerics.md, "Linear with FP8 weights"). REQUIRES: DenormalsOff.
-void quantise_row_fp8(const float* w, std::size_t k, std::uint8_t* values, float* scale);
+void quantize_row_fp8(const float* w, std::size_t k, std::uint8_t* values, float* scale);
 
 }  // namespace mortise::cpu

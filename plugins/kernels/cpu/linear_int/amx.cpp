@@ -366,8 +366,8 @@ bool can_gate(const LinearIntArgs& args) {
 extern const LinearIntKernels kLinearIntKernels;
 constinit const LinearIntKernels kLinearIntKernels = {
     .scratch_bytes = IntRows::bytes,
-    .prepare_bf16 = quantise_rows<Bf16>,
-    .prepare_f32 = quantise_rows<float>,
+    .prepare_bf16 = quantize_rows<Bf16>,
+    .prepare_f32 = quantize_rows<float>,
     .to_bf16 = run<Bf16>,
     .to_f32 = run<float>,
     .can_gate = can_gate,

@@ -48,7 +48,7 @@ Group constant_group(float range, std::uint8_t zero, std::size_t count, std::uin
   return {range <= kLargest ? 0.0f : kNan, zero};
 }
 
-Group quantise_group8(const float* w, std::size_t count, std::uint8_t* values) {
+Group quantize_group8(const float* w, std::size_t count, std::uint8_t* values) {
   constexpr float kSteps = 127, kZero = 128;
   const float most = largest_magnitude(w, count);
   if (!(most >= kSmallest && most <= kLargest)) return constant_group(most, 128, count, values);
@@ -59,7 +59,7 @@ Group quantise_group8(const float* w, std::size_t count, std::uint8_t* values) {
   return {most / kSteps, 128};
 }
 
-Group quantise_group4(const float* w, std::size_t count, std::uint8_t* values) {
+Group quantize_group4(const float* w, std::size_t count, std::uint8_t* values) {
   constexpr float kSteps = 15;
   float low = 0, high = 0;
   for (std::size_t i = 0; i < count; ++i) {
@@ -126,12 +126,12 @@ void pack_panel_int(const std::uint8_t* const (&rows)[kPanelColumns], std::size_
   }
 }
 
-void quantise_row(const float* w, std::size_t k, const IntFormat& format, std::uint8_t* values, float* scales,
+void quantize_row(const float* w, std::size_t k, const IntFormat& format, std::uint8_t* values, float* scales,
                   std::uint8_t* zeros) {
-  const auto quantise_group = format.bits == 4 ? quantise_group4 : quantise_group8;
+  const auto quantize_group = format.bits == 4 ? quantize_group4 : quantize_group8;
   for (std::size_t first = 0; first < k; first += std::min(format.group_size, k)) {
     const std::size_t count = std::min(format.group_size, k - first);
-    const Group group = quantise_group(w + first, count, values + first);
+    const Group group = quantize_group(w + first, count, values + first);
     *scales++ = group.scale;
     *zeros++ = group.zero;
   }

@@ -5,7 +5,7 @@
 //   scales          f32 [ceil(N/16)][groups][16 n]
 //   zeros           u8  [ceil(N/16)][groups][16 n]
 // Elements beyond N and K are zero.
-// Order of quantise_row: maxima have none; each division, product and rounding is one operation.
+// Order of quantize_row: maxima have none; each division, product and rounding is one operation.
 // Cost: memory bound, reads each row once or twice.
 // Errors: none. Source: rounding to the nearest in groups is the baseline of GPTQ, arXiv:2210.17323.
 // Oracle: reference/linear_int.hpp, bitwise (linear_int/pack_test.cpp).
@@ -31,7 +31,7 @@ void pack_panel_int(const std::uint8_t* const (&rows)[kPanelColumns], std::size_
 //   4 bits:  scale = range / 15, zero = nearest(-low * (15 / range)), value = nearest(w * (15 / range)) + zero,
 //            range = max(0, max w) - low,  low = min(0, min w)
 // REQUIRES: DenormalsOff.
-void quantise_row(const float* w, std::size_t k, const IntFormat& format, std::uint8_t* values, float* scales,
+void quantize_row(const float* w, std::size_t k, const IntFormat& format, std::uint8_t* values, float* scales,
                   std::uint8_t* zeros);
 
 }  // namespace mortise::cpu

@@ -68,7 +68,7 @@ MORTISE_INLINE F32x16 read_sixteen(const LinearIntArgs& args, const X* x, std::s
 
 // Quantises the columns [first, end) of a row into out and returns their sum. Columns from K on are zeros.
 template <class X>
-MORTISE_INLINE std::int32_t quantise_columns(const LinearIntArgs& args, const X* x, F32x16 inverse, std::size_t first,
+MORTISE_INLINE std::int32_t quantize_columns(const LinearIntArgs& args, const X* x, F32x16 inverse, std::size_t first,
                                              std::size_t end, std::int8_t* out) {
   I32x16 sum = broadcast_i32(0);
   std::size_t k = first;
@@ -95,7 +95,7 @@ MORTISE_INLINE std::int32_t quantise_columns(const LinearIntArgs& args, const X*
 }
 
 template <class X>
-void quantise_rows(const LinearIntArgs& args, std::size_t m0, std::size_t m1) {
+void quantize_rows(const LinearIntArgs& args, std::size_t m0, std::size_t m1) {
   const IntRows rows = int_rows(args);
   const std::size_t depth = int_depth(args.k), group = int_group(args.k, args.format.group_size);
   for (std::size_t m = m0; m < m1; ++m) {
@@ -111,7 +111,7 @@ void quantise_rows(const LinearIntArgs& args, std::size_t m0, std::size_t m1) {
     }
     const F32x16 inverse = broadcast(scale.inverse);
     for (std::size_t first = 0; first < args.k; first += group) {
-      *sums++ = quantise_columns(args, x, inverse, first, minimum(first + group, depth), out);
+      *sums++ = quantize_columns(args, x, inverse, first, minimum(first + group, depth), out);
     }
     // Groups of 32 may end 32 bytes before the end of a tile.
     for (std::size_t k = (args.k + group - 1) / group * group; k < depth; ++k) out[k] = 0;

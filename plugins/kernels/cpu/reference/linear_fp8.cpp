@@ -67,7 +67,7 @@ float from_e4m3(std::uint8_t value) {
   return (value & 0x80) != 0 ? -magnitude : magnitude;
 }
 
-Fp8Weight quantise_fp8(const std::vector<float>& w, std::size_t n, std::size_t k) {
+Fp8Weight quantize_fp8(const std::vector<float>& w, std::size_t n, std::size_t k) {
   Fp8Weight out = {n, k, k, std::vector<std::uint8_t>(n * k), std::vector<float>(n)};
   for (std::size_t i = 0; i < n; ++i) {
     float most = 0;

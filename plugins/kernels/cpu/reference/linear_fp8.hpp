@@ -17,7 +17,7 @@ struct Fp8Weight {
 };
 
 float from_e4m3(std::uint8_t value);
-Fp8Weight quantise_fp8(const std::vector<float>& w, std::size_t n, std::size_t k);
+Fp8Weight quantize_fp8(const std::vector<float>& w, std::size_t n, std::size_t k);
 
 // x [m, k], y [m, n], both dense. y has the canonical NaN. REQUIRES: DenormalsOff.
 void linear_fp8(const Bf16* x, const Fp8Weight& w, const float* bias, float* y, std::size_t m);

@@ -32,7 +32,7 @@ float largest(const float* x, std::size_t n) {
   return most;
 }
 
-void quantise_group8(const float* w, std::size_t count, std::uint8_t* values, float* scale, std::uint8_t* zero) {
+void quantize_group8(const float* w, std::size_t count, std::uint8_t* values, float* scale, std::uint8_t* zero) {
   const float most = largest(w, count);
   *zero = 128;
   *scale = finite(most) ? (most < kSmallest ? 0.0f : most / 127.0f) : nan();
@@ -41,7 +41,7 @@ void quantise_group8(const float* w, std::size_t count, std::uint8_t* values, fl
   }
 }
 
-void quantise_group4(const float* w, std::size_t count, std::uint8_t* values, float* scale, std::uint8_t* zero) {
+void quantize_group4(const float* w, std::size_t count, std::uint8_t* values, float* scale, std::uint8_t* zero) {
   float low = 0, high = 0;
   for (std::size_t i = 0; i < count; ++i) {
     if (w[i] < low) low = w[i];
@@ -66,17 +66,17 @@ void multiply(const X* x, const IntWeight& w, const float* bias, float* y, std::
     for (std::size_t j = 0; j < w.k; ++j) {
       row[j] = get(x[i * w.k + (w.order.empty() ? j : static_cast<std::size_t>(w.order[j]))]);
     }
-    const IntRow quantised = quantise_activations(row);
+    const IntRow quantized = quantize_activations(row);
     for (std::size_t n = 0; n < w.n; ++n) {
       float acc = 0;
       for (std::size_t g = 0; g < groups; ++g) {
         long long dot = 0;
         for (std::size_t j = g * group; j < w.k && j < (g + 1) * group; ++j) {
-          dot += static_cast<long long>(quantised.q[j]) * (w.values[n * w.k + j] - w.zeros[n * groups + g]);
+          dot += static_cast<long long>(quantized.q[j]) * (w.values[n * w.k + j] - w.zeros[n * groups + g]);
         }
         acc = acc + static_cast<float>(dot) * w.scales[n * groups + g];
       }
-      acc = acc * quantised.scale;
+      acc = acc * quantized.scale;
       y[i * w.n + n] = canonical_nan(bias != nullptr ? acc + bias[n] : acc);
     }
   }
@@ -84,7 +84,7 @@ void multiply(const X* x, const IntWeight& w, const float* bias, float* y, std::
 
 }  // namespace
 
-IntRow quantise_activations(const std::vector<float>& x) {
+IntRow quantize_activations(const std::vector<float>& x) {
   const float most = largest(x.data(), x.size());
   IntRow row = {std::vector<int>(x.size()), finite(most) ? (most < kSmallest ? 0.0f : most / 127.0f) : nan()};
   if (!(row.scale > 0)) return row;
@@ -92,7 +92,7 @@ IntRow quantise_activations(const std::vector<float>& x) {
   return row;
 }
 
-IntWeight quantise_weights(const std::vector<float>& w, std::size_t n, std::size_t k, int bits,
+IntWeight quantize_weights(const std::vector<float>& w, std::size_t n, std::size_t k, int bits,
                            std::size_t group_size) {
   const std::size_t group = group_size < k ? group_size : k, groups = (k + group - 1) / group;
   IntWeight out = {n, k, group_size, {}, {}, {}, {}};
@@ -100,7 +100,7 @@ IntWeight quantise_weights(const std::vector<float>& w, std::size_t n, std::size
   for (std::size_t i = 0; i < n; ++i) {
     for (std::size_t g = 0; g < groups; ++g) {
       const std::size_t at = i * k + g * group, count = k - g * group < group ? k - g * group : group;
-      (bits == 4 ? quantise_group4 : quantise_group8)(&w[at], count, &out.values[at], &out.scales[i * groups + g],
+      (bits == 4 ? quantize_group4 : quantize_group8)(&w[at], count, &out.values[at], &out.scales[i * groups + g],
                                                       &out.zeros[i * groups + g]);
     }
   }

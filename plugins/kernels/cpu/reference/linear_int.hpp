@@ -23,8 +23,8 @@ struct IntRow {
   float scale;
 };
 
-IntRow quantise_activations(const std::vector<float>& x);
-IntWeight quantise_weights(const std::vector<float>& w, std::size_t n, std::size_t k, int bits, std::size_t group_size);
+IntRow quantize_activations(const std::vector<float>& x);
+IntWeight quantize_weights(const std::vector<float>& w, std::size_t n, std::size_t k, int bits, std::size_t group_size);
 
 // x [m, k], y [m, n], both dense. y has the canonical NaN. REQUIRES: DenormalsOff.
 void linear_int(const Bf16* x, const IntWeight& w, const float* bias, float* y, std::size_t m);

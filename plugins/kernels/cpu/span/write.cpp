@@ -235,7 +235,7 @@ MORTISE_INLINE void narrow(Fp8* q, F32x16 steps) {
 
 // Quantises a head to int8 or E4M3 and pads it to a multiple of sixteen. Returns the scale.
 template <class T, class E>
-float quantise(const T* x, std::size_t head_dim, E* q) {
+float quantize(const T* x, std::size_t head_dim, E* q) {
   constexpr float kMostSteps = std::is_same_v<E, Fp8> ? 448 : 127;
   const IntScale scale = int_scale(largest_magnitude(x, head_dim), kMostSteps);
   for (std::size_t d = 0; d < head_dim; d += kLanes) {
@@ -273,11 +273,11 @@ void write_head_bytes(const KvWrite& write, std::size_t head, const T* k, const 
     Written<T> token[4];
     for (std::int32_t i = 0; i < tokens; ++i) {
       token[i] = written(k + (r + i) * write.k_row_stride, v + (r + i) * write.v_row_stride, head_dim);
-      slot.key_scale[i] = quantise(token[i].k, head_dim, q[i]);
+      slot.key_scale[i] = quantize(token[i].k, head_dim, q[i]);
     }
     tokens == 4 ? write_four_keys(q, head_dim, slot.keys) : write_key(q[0], head_dim, slot.keys);
     for (std::int32_t i = 0; i < tokens; ++i) {
-      slot.value_scale[i] = quantise(token[i].v, head_dim, q[0]);
+      slot.value_scale[i] = quantize(token[i].v, head_dim, q[0]);
       std::memcpy(slot.values + index(i) * width, q[0], head_dim);
     }
     r += tokens;

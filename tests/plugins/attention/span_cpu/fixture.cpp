@@ -432,12 +432,12 @@ void append_head(const Config& config, const float* head, std::vector<float>& nu
   }
   if (config.fp8_cache) {
     const auto dim = static_cast<std::size_t>(config.head_dim);
-    const cpu::reference::Fp8Weight row = cpu::reference::quantise_fp8({head, head + dim}, 1, dim);
+    const cpu::reference::Fp8Weight row = cpu::reference::quantize_fp8({head, head + dim}, 1, dim);
     for (const std::uint8_t value : row.values) numbers.push_back(cpu::reference::from_e4m3(value));
     scales.push_back(row.scales[0]);
     return;
   }
-  const cpu::reference::IntRow row = cpu::reference::quantise_activations({head, head + config.head_dim});
+  const cpu::reference::IntRow row = cpu::reference::quantize_activations({head, head + config.head_dim});
   numbers.insert(numbers.end(), row.q.begin(), row.q.end());
   scales.push_back(row.scale);
 }

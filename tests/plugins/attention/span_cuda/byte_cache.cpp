@@ -17,17 +17,17 @@ ByteRow byte_row(const std::vector<std::uint16_t>& row, cuda::SpanCache cache) {
   for (const std::uint16_t x : row) wide.push_back(widen(x));
   ByteRow out = {};
   if (cache == cuda::SpanCache::kFp8) {
-    const auto rounded = cpu::reference::quantise_fp8(wide, 1, wide.size());
+    const auto rounded = cpu::reference::quantize_fp8(wide, 1, wide.size());
     out = {rounded.values, {}, rounded.scales[0]};
     for (const std::uint8_t value : rounded.values) out.numbers.push_back(cpu::reference::from_e4m3(value));
     return out;
   }
-  const auto quantised = cpu::reference::quantise_activations(wide);
-  for (const int q : quantised.q) {
+  const auto quantized = cpu::reference::quantize_activations(wide);
+  for (const int q : quantized.q) {
     out.bytes.push_back(static_cast<std::uint8_t>(q));
     out.numbers.push_back(static_cast<float>(q));
   }
-  out.scale = quantised.scale;
+  out.scale = quantized.scale;
   return out;
 }
 

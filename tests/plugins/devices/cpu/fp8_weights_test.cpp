@@ -81,7 +81,7 @@ TEST_P(Fp8Weights, FloatPartsAreRoundedAsTheReferenceRounds) {
     const DenormalsOff off;
     const auto x = random_values<float>(rng, m * k);
     std::vector<float> y(m * n);
-    reference::linear_fp8(x.data(), reference::quantise_fp8(w, n, k), nullptr, y.data(), m);
+    reference::linear_fp8(x.data(), reference::quantize_fp8(w, n, k), nullptr, y.data(), m);
     EXPECT_TRUE(same_bits(y, product(weight, x, m, n, k))) << "m " << m;
     table().free_weight(device_.get(), weight);
   }

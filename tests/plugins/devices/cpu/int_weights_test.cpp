@@ -12,7 +12,7 @@ struct Source {
   mortise_quantized_matrix matrix = sized<mortise_quantized_matrix>();
 
   Source(std::mt19937& rng, std::size_t n, std::size_t k, int bits, std::size_t group, bool with_order) {
-    weight = reference::quantise_weights(random_values<float>(rng, n * k), n, k, bits, group);
+    weight = reference::quantize_weights(random_values<float>(rng, n * k), n, k, bits, group);
     for (auto& zero : weight.zeros) zero = static_cast<std::uint8_t>(rng() % (1u << bits));
     if (with_order) {
       for (std::size_t j = 0; j < k; ++j) weight.order.push_back(static_cast<std::int32_t>((j * 7 + 3) % k));
@@ -65,7 +65,7 @@ class IntWeights : public OnEachDevice {
   }
 };
 
-TEST_P(IntWeights, FloatPartsAreQuantisedAsTheReferenceDoes) {
+TEST_P(IntWeights, FloatPartsAreQuantizedAsTheReferenceDoes) {
   std::mt19937 rng(1);
   for (const auto& [bits, group] : {std::pair<int, std::size_t>(8, 0), {4, 32}, {4, 64}, {8, 128}}) {
     for (const std::size_t m : {1, 7, 40}) {
@@ -82,7 +82,7 @@ TEST_P(IntWeights, FloatPartsAreQuantisedAsTheReferenceDoes) {
       mortise_weight* weight = nullptr;
       expect_ok(prepare(device_, source, &weight));
       const DenormalsOff off;
-      const auto reference = reference::quantise_weights(w, n, k, bits, group == 0 ? k : group);
+      const auto reference = reference::quantize_weights(w, n, k, bits, group == 0 ? k : group);
       const auto x = random_values<float>(rng, m * k);
       std::vector<float> y(m * n);
       reference::linear_int(x.data(), reference, nullptr, y.data(), m);
@@ -96,7 +96,7 @@ TEST_P(IntWeights, FloatPartsAreQuantisedAsTheReferenceDoes) {
   }
 }
 
-TEST_P(IntWeights, QuantisedPartsAreMultipliedAsTheyCome) {
+TEST_P(IntWeights, QuantizedPartsAreMultipliedAsTheyCome) {
   std::mt19937 rng(2);
   for (const bool with_order : {false, true}) {
     for (const int bits : {4, 8}) {
@@ -150,7 +150,7 @@ TEST_F(MistakesInIntWeights, OtherBitsGroupsAndUsesAreRefused) {
   expect_invalid(prepare_float(MORTISE_WEIGHT_LINEAR, 8, 0, 40000), "at most 32768 sum without overflow");
 }
 
-TEST_F(MistakesInIntWeights, PartsThatAreQuantisedDifferentlyAreRefused) {
+TEST_F(MistakesInIntWeights, PartsThatAreQuantizedDifferentlyAreRefused) {
   std::mt19937 rng(3);
   const Source a(rng, 8, 128, 4, 32, false), b(rng, 8, 128, 4, 64, false), c(rng, 8, 128, 4, 32, true);
   for (const Source* other : {&b, &c}) {

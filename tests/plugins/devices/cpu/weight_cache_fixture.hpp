@@ -35,10 +35,10 @@ struct Host {
 };
 
 // A matrix that comes quantised, with an order.
-struct Quantised {
+struct Quantized {
   static constexpr int64_t kN = 20, kK = 96;
 
-  Quantised() : order(kK) {
+  Quantized() : order(kK) {
     std::iota(order.rbegin(), order.rend(), 0);
     matrix.n = kN, matrix.k = kK, matrix.bits = 4, matrix.group_size = 32;
     matrix.order = order.data();
@@ -94,8 +94,8 @@ class WeightCacheFile : public testing::Test {
     return prepare(source, name);
   }
 
-  mortise_weight* prepare_quantised(const std::string& name) {
-    const mortise_quantized_matrix* pointer = &quantised_.matrix;
+  mortise_weight* prepare_quantized(const std::string& name) {
+    const mortise_quantized_matrix* pointer = &quantized_.matrix;
     auto source = sized<mortise_weight_source>();
     source.use = MORTISE_WEIGHT_LINEAR, source.dtype = MORTISE_BF16, source.bits = 4, source.group_size = 32;
     source.num_parts = 1, source.quantized = &pointer;
@@ -109,7 +109,7 @@ class WeightCacheFile : public testing::Test {
         prepare("a", MORTISE_WEIGHT_LINEAR, MORTISE_BF16),        prepare("b", MORTISE_WEIGHT_LINEAR, MORTISE_F32),
         prepare("c", MORTISE_WEIGHT_EMBEDDING, MORTISE_BF16),     prepare("d", MORTISE_WEIGHT_VECTOR, MORTISE_BF16),
         prepare("e", MORTISE_WEIGHT_LINEAR, MORTISE_BF16, 8),     prepare("f", MORTISE_WEIGHT_VECTOR, MORTISE_F32),
-        prepare("g", MORTISE_WEIGHT_LINEAR, MORTISE_BF16, 4, 32), prepare_quantised("h")};
+        prepare("g", MORTISE_WEIGHT_LINEAR, MORTISE_BF16, 4, 32), prepare_quantized("h")};
     device_.cache.close(true, device_.pool);
     std::string all;
     from_file_ = 0;
@@ -141,7 +141,7 @@ class WeightCacheFile : public testing::Test {
   const test::TempFolder temp_;
   const fs::path& folder_ = temp_.path();
   std::vector<Bf16> values_ = std::vector<Bf16>(2800);
-  Quantised quantised_;
+  Quantized quantized_;
   int from_file_ = 0;
 };
 

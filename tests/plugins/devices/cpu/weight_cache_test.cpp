@@ -39,7 +39,7 @@ TEST_F(WeightCacheFile, AnotherCheckpointsOrVersionsFileIsNotTaken) {
 
 TEST_F(WeightCacheFile, AnOrderThatIsNotTheCheckpointsIsNotTaken) {
   const std::string packed = load();
-  std::iota(quantised_.order.begin(), quantised_.order.end(), 0);  // another permutation under the same name
+  std::iota(quantized_.order.begin(), quantized_.order.end(), 0);  // another permutation under the same name
   EXPECT_FALSE(load() == packed);
   EXPECT_EQ(from_file_, kWeights - 1);
 }

@@ -264,7 +264,7 @@ TEST_F(CudaFp8Weights, FloatPartsAreRoundedAsTheReferenceRounds) {
       const Fp8Prepared weight(std::vector<mortise_tensor>{host_part(a, 37, k), host_part(b, n - 37, k)});
       expect_ok(weight.status);
       cpu::Fp8Problem<Bf16> p({m, n, k, false}, Values::kNormal, 2, false);
-      p.w = cpu::reference::quantise_fp8(w, n, k);
+      p.w = cpu::reference::quantize_fp8(w, n, k);
       EXPECT_TRUE(same_bits(expected(p), product<float>(weight.get(), p.x, {m, n, k}))) << static_cast<int>(values);
     }
   }

@@ -140,7 +140,7 @@ std::vector<Out> rounded(const std::vector<float>& y) {
   }
 }
 
-TEST_F(CudaIntWeights, FloatPartsAreQuantisedAsTheReferenceDoes) {
+TEST_F(CudaIntWeights, FloatPartsAreQuantizedAsTheReferenceDoes) {
   std::mt19937 rng(1);
   for (const Values values : kAllValues) {
     for (const auto& [bits, group] : {std::pair<int, std::size_t>(8, 0), {4, 32}, {4, 64}, {8, 128}, {4, 0}}) {
@@ -152,7 +152,7 @@ TEST_F(CudaIntWeights, FloatPartsAreQuantisedAsTheReferenceDoes) {
       w.insert(w.end(), b.begin(), b.end());
       const QuantizedWeight weight({host_part(a, 37, k), host_part(b, n - 37, k)}, bits, group);
       expect_ok(weight.status);
-      const auto reference = cpu::reference::quantise_weights(w, n, k, bits, group == 0 ? k : group);
+      const auto reference = cpu::reference::quantize_weights(w, n, k, bits, group == 0 ? k : group);
       const auto x = random_values<Bf16>(rng, m * k);
       std::vector<float> y(m * n);
       cpu::reference::linear_int(x.data(), reference, nullptr, y.data(), m);
@@ -183,11 +183,11 @@ TEST_F(CudaIntWeights, HalfPrecisionPartsAreWidenedExactly) {
   std::mt19937 rng(9);
   const auto x = random_values<Bf16>(rng, 2 * k);
   std::vector<float> y(2 * n);
-  cpu::reference::linear_int(x.data(), cpu::reference::quantise_weights(w, n, k, 8, k), nullptr, y.data(), 2);
+  cpu::reference::linear_int(x.data(), cpu::reference::quantize_weights(w, n, k, 8, k), nullptr, y.data(), 2);
   EXPECT_TRUE(same_bits(y, product<float>(weight.get(), x, {2, n, k})));
 }
 
-TEST_F(CudaIntWeights, QuantisedPartsAreMultipliedAsTheyCome) {
+TEST_F(CudaIntWeights, QuantizedPartsAreMultipliedAsTheyCome) {
   for (const bool with_order : {false, true}) {
     for (const int bits : {4, 8}) {
       const std::size_t k = 256, m = 9;

@@ -114,7 +114,7 @@ TEST(LlamaConfig, RefusesOtherModelsAndSaysWhatItTakes) {
   EXPECT_EQ(parse(config).num_layers, 3);  // the architecture alone will do
 }
 
-TEST(LlamaConfig, AQuantisedCheckpointSaysItsBitsAndGroups) {
+TEST(LlamaConfig, AQuantizedCheckpointSaysItsBitsAndGroups) {
   EXPECT_EQ(parse(llama()).quantization.bits, 0);
   const Config config = parse(with(llama(), "quantization_config", {{"bits", 4}, {"group_size", 128}}));
   EXPECT_EQ(config.quantization.bits, 4);

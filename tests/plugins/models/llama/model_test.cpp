@@ -128,7 +128,7 @@ TEST(Llama, TheDimensionsSayHowTheMatricesAreKept) {
   EXPECT_EQ(format_of({{"weights", "int4"}, {"group_size", 128}}), std::pair(4, 128));
 }
 
-TEST(Llama, ADeviceWithoutQuantisedProductsIsRefusedAtLoad) {
+TEST(Llama, ADeviceWithoutQuantizedProductsIsRefusedAtLoad) {
   Instance instance(config_of("llama_mha"), {{"weights", "int8"}});
   Shelf shelf;
   const mortise_weight_reader reader = shelf.reader();
@@ -136,7 +136,7 @@ TEST(Llama, ADeviceWithoutQuantisedProductsIsRefusedAtLoad) {
   EXPECT_THAT(instance.error.message, HasSubstr("the device cannot multiply by quantised weights"));
 }
 
-TEST(Llama, AQuantisedMatrixOfAnotherShapeIsNamed) {
+TEST(Llama, AQuantizedMatrixOfAnotherShapeIsNamed) {
   Instance instance(config_of("llama_mha"));
   Shelf shelf;
   shelf.shapes["model.embed_tokens.weight"] = {128, 64};
@@ -151,7 +151,7 @@ TEST(Llama, AQuantisedMatrixOfAnotherShapeIsNamed) {
   EXPECT_THAT(instance.error.message, HasSubstr("q_proj.weight: found quantised shape [64, 72], expected [64, 64]"));
 }
 
-TEST(Llama, AQuantisedCheckpointIsNotQuantisedAgain) {
+TEST(Llama, AQuantizedCheckpointIsNotQuantizedAgain) {
   nlohmann::json config = nlohmann::json::parse(config_of("llama_mha"));
   config["quantization_config"] = {{"quant_method", "awq"}, {"bits", 4}, {"group_size", 128}};
   Instance instance(config.dump(), {{"weights", "int8"}});

@@ -159,10 +159,10 @@ TEST(KernelsLinearFp8Pack, RowsAreRoundedAsTheReferenceRounds) {
   DenormalsOff off;
   std::mt19937 rng(3);
   const auto expect_same = [](const std::vector<float>& w) {
-    const reference::Fp8Weight all = reference::quantise_fp8(w, 1, w.size());
+    const reference::Fp8Weight all = reference::quantize_fp8(w, 1, w.size());
     std::vector<std::uint8_t> values(w.size());
     float scale = -1;
-    quantise_row_fp8(w.data(), w.size(), values.data(), &scale);
+    quantize_row_fp8(w.data(), w.size(), values.data(), &scale);
     EXPECT_TRUE(same_bits(all.values, values));
     EXPECT_TRUE(same_bits(all.scales, {scale}));
   };

@@ -6,17 +6,17 @@
 namespace mortise::cpu {
 namespace {
 
-reference::IntWeight quantised(const std::vector<float>& w, std::size_t n, std::size_t k, int bits, std::size_t group) {
+reference::IntWeight quantized(const std::vector<float>& w, std::size_t n, std::size_t k, int bits, std::size_t group) {
   reference::IntWeight out = {n, k, group, {}, {}, {}, {}};
   const std::size_t groups = groups_of(k, group);
   out.values.resize(n * k), out.scales.resize(n * groups), out.zeros.resize(n * groups);
   for (std::size_t i = 0; i < n; ++i) {
-    quantise_row(&w[i * k], k, {bits, group}, &out.values[i * k], &out.scales[i * groups], &out.zeros[i * groups]);
+    quantize_row(&w[i * k], k, {bits, group}, &out.values[i * k], &out.scales[i * groups], &out.zeros[i * groups]);
   }
   return out;
 }
 
-TEST(KernelsLinearIntPack, QuantisedRowsHaveTheBitsOfTheReference) {
+TEST(KernelsLinearIntPack, QuantizedRowsHaveTheBitsOfTheReference) {
   const DenormalsOff off;
   for (Values values : kAllValues) {
     for (int bits : {4, 8}) {
@@ -27,8 +27,8 @@ TEST(KernelsLinearIntPack, QuantisedRowsHaveTheBitsOfTheReference) {
         auto w = random_values<float>(rng, 40 * k, values);
         std::fill_n(w.begin(), k, 0.0f);
         for (std::size_t j = 0; j < k; ++j) w[k + j] = std::fabs(w[k + j]), w[2 * k + j] = -std::fabs(w[2 * k + j]);
-        const auto ours = quantised(w, 40, k, bits, group);
-        const auto theirs = reference::quantise_weights(w, 40, k, bits, group);
+        const auto ours = quantized(w, 40, k, bits, group);
+        const auto theirs = reference::quantize_weights(w, 40, k, bits, group);
         EXPECT_EQ(ours.values, theirs.values);
         EXPECT_EQ(ours.zeros, theirs.zeros);
         for (std::size_t i = 0; i < ours.scales.size(); ++i) {
@@ -45,7 +45,7 @@ TEST(KernelsLinearIntPack, EachWeightIsHalfAStepFromItsValue) {
   std::mt19937 rng(8);
   const auto w = random_values<float>(rng, 8 * 320);
   for (int bits : {4, 8}) {
-    const auto q = quantised(w, 8, 320, bits, 64);
+    const auto q = quantized(w, 8, 320, bits, 64);
     for (std::size_t i = 0; i < w.size(); ++i) {
       const std::size_t g = i / 64;
       const float scale = q.scales[g];

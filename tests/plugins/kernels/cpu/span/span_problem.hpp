@@ -216,12 +216,12 @@ class SpanProblem {
     if constexpr (kScaled) {
       for (auto at = tokens.numbers.begin(); at != tokens.numbers.end(); at += shape.head_dim) {
         if constexpr (kFp8) {
-          const reference::Fp8Weight row = reference::quantise_fp8({at, at + shape.head_dim}, 1, index(shape.head_dim));
+          const reference::Fp8Weight row = reference::quantize_fp8({at, at + shape.head_dim}, 1, index(shape.head_dim));
           std::transform(row.values.begin(), row.values.end(), at, reference::from_e4m3);
           tokens.scales.push_back(row.scales[0]);
           continue;
         }
-        const reference::IntRow row = reference::quantise_activations({at, at + shape.head_dim});
+        const reference::IntRow row = reference::quantize_activations({at, at + shape.head_dim});
         std::copy(row.q.begin(), row.q.end(), at);
         tokens.scales.push_back(row.scale);
       }

@@ -1,4 +1,4 @@
-#include "conformance/quantised_product.hpp"
+#include "conformance/quantized_product.hpp"
 
 #include <algorithm>
 #include <cmath>

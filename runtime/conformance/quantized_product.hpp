@@ -1,4 +1,4 @@
-// runtime/conformance/quantised_product.hpp: products with weights that are quantised at load, as docs/numerics.md
+// runtime/conformance/quantized_product.hpp: products with weights that are quantised at load, as docs/numerics.md
 // specifies them: every bit of cpu-int8/1 and cpu-fp8/1.
 #pragma once
 
