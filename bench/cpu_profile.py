@@ -23,7 +23,7 @@ from pathlib import Path
 # First match wins, from the innermost function outwards; so what a kernel calls counts as the kernel.
 LEFT_OUT = {
     "limits": r"bench::.*(_rounds\(|read_avx|read_words|read_bytes|run_unit|ReadProbe|run_on_threads)",
-    "load": r"pack_(panel|bytes|nibbles)|Packer|quantize_(group|row\()|read_quantized|read_parts|prepare_(int_)?weight|WeightArena|RopeJob|"
+    "load": r"pack_(panel|bytes|nibbles)|Packer|quantize_(group|row\()|read_quantized|read_source_tensors|prepare_(int_)?weight|WeightArena|RopeJob|"
             r"fill_rope|RepeatedPattern|RandomWeights|Assembly::|~?Subject\(|PipelineScript|PluginCatalog|dlopen|_dl_|Tokenizer::load",
 }
 FAMILIES = {

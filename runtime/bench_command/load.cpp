@@ -41,9 +41,9 @@ class Progress {
   void take(const Delta& delta, bool& started) {
     const std::lock_guard lock(mutex_);
     std::size_t begin = 0;
-    for (const Delta::Part& part : delta.earlier) {
-      add_tokens(part.sent, part.end - begin, started);
-      begin = part.end;
+    for (const Delta::Merged& merged : delta.earlier) {
+      add_tokens(merged.sent, merged.end - begin, started);
+      begin = merged.end;
     }
     add_tokens(delta.sent, delta.tokens.size() - begin, started);
     if (delta.finish == FinishReason::kNone) return;

@@ -31,8 +31,8 @@ struct Usage {
 };
 
 // New results of one choice of a request. The deltas of a choice come in order; the last has a finish reason. `text`
-// never ends inside a character, nor in a part that may become a stop string. If a reader is slower than the engine,
-// several deltas are merged into one.
+// never ends inside a character, nor inside the possible beginning of a stop string. If a reader is slower than the
+// engine, several deltas are merged into one.
 struct Delta {
   RequestId request = 0;
   std::int32_t choice = 0;
@@ -50,17 +50,17 @@ struct Delta {
 
   // In the first delta: the start of the choice's first step. nullopt: the choice ended before it ran.
   std::optional<std::chrono::steady_clock::time_point> started;
-  // The time of the choice's first token. Only for News::kAtTheEnd; otherwise the parts have the tokens' times.
+  // The time of the choice's first token. Only for News::kAtTheEnd; otherwise `earlier` has the times of the tokens.
   std::optional<std::chrono::steady_clock::time_point> first_token;
   // When the engine sent the delta: at the end of the step that made its last token. All deltas of a step have the same
   // time.
   std::chrono::steady_clock::time_point sent;
-  // The earlier parts of a merged delta, oldest first. Tokens behind the last part were sent at `sent`.
-  struct Part {
+  // the deltas that were merged into this one, oldest first. Tokens behind the last of them were sent at `sent`.
+  struct Merged {
     std::chrono::steady_clock::time_point sent;
-    std::size_t end = 0;  // end of the part's tokens in `tokens`
+    std::size_t end = 0;  // end of its tokens in `tokens`
   };
-  std::vector<Part> earlier;
+  std::vector<Merged> earlier;
 
   // Appends the next delta of the same choice by moving its tokens.
   void append(Delta&& next);
@@ -76,8 +76,8 @@ enum class News {
 // which delays other readers of the pool but never the engine. If it throws, the request is aborted.
 using Sink = std::function<void(Delta&&)>;
 
-// Sees each delta before the sink, and may remove parts that the front end did not ask for. Also sees the end after the
-// sink has thrown. Must not throw.
+// Sees each delta before the sink, and may remove fields that the front end did not ask for. Also sees the end after
+// the sink has thrown. Must not throw.
 using Tap = std::function<void(Delta&)>;
 
 }  // namespace mortise

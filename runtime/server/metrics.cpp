@@ -60,9 +60,9 @@ void AnswerMetrics::saw(ChoiceTimes& times, const Delta& delta) {
     times.last_token = delta.sent;
   } else {
     std::size_t before = 0;
-    for (const Delta::Part& part : delta.earlier) {
-      if (part.end > before) saw_token(times, part.sent);
-      before = part.end;
+    for (const Delta::Merged& merged : delta.earlier) {
+      if (merged.end > before) saw_token(times, merged.sent);
+      before = merged.end;
     }
     if (delta.tokens.size() > before) saw_token(times, delta.sent);
   }

@@ -45,7 +45,7 @@ class SpanAttention {
   struct Room {
     std::size_t block_begin, counts, merges, runs, shared_runs, shared_rows, bytes;
   };
-  struct Part {
+  struct ByteRange {
     std::size_t begin, end;  // bytes
   };
   // The plan for layers of one window, and its place on the device.
@@ -63,7 +63,7 @@ class SpanAttention {
   AttentionHeads heads(const mortise_tensor& tensor, const char* where, const char* name, int32_t num_heads,
                        int64_t num_rows) const;
   void upload(const mortise_step& step);
-  std::vector<Part> write_plan(const Plan& plan, std::byte* to) const;
+  std::vector<ByteRange> write_plan(const Plan& plan, std::byte* to) const;
   cuda::SpanWork span_work(const Plan& plan, const std::byte* work, const mortise_batch& batch) const;
   const cuda::Bf16Bits* norm_weight(const mortise_weight* weight) const;
   cudaStream_t stream(const mortise_step& step) const;

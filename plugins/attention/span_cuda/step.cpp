@@ -55,16 +55,16 @@ void SpanAttention::plan(const mortise_step& step) {
   kv_.set_planned(batch);
 }
 
-// Writes the plan in the form that the kernels read, and returns the parts of it that must be copied.
-std::vector<SpanAttention::Part> SpanAttention::write_plan(const Plan& plan, std::byte* to) const {
+// Writes the plan in the form that the kernels read, and returns the ranges of it that must be copied.
+std::vector<SpanAttention::ByteRange> SpanAttention::write_plan(const Plan& plan, std::byte* to) const {
   constexpr std::size_t kGap = 32 << 10;  // bytes; smaller gaps are copied too, because one more copy would take longer
-  std::vector<Part> parts;
+  std::vector<ByteRange> ranges;
   const auto put = [&](std::size_t at, const auto& items) {
     const std::size_t end = at + items.size() * sizeof items[0];
     if (items.empty()) return end;
     std::memcpy(to + at, items.data(), end - at);
-    if (parts.empty() || at - parts.back().end > kGap) parts.push_back({at, at});
-    parts.back().end = end;
+    if (ranges.empty() || at - ranges.back().end > kGap) ranges.push_back({at, at});
+    ranges.back().end = end;
     return end;
   };
   put(0, plan.worker_begin);
@@ -74,7 +74,7 @@ std::vector<SpanAttention::Part> SpanAttention::write_plan(const Plan& plan, std
   put(put(room_.runs, plan.runs), plan.prefill);
   put(room_.shared_runs, plan.shared_runs);
   put(room_.shared_rows, plan.shared_rows);
-  return parts;
+  return ranges;
 }
 
 void SpanAttention::upload(const mortise_step& step) {
@@ -85,9 +85,9 @@ void SpanAttention::upload(const mortise_step& step) {
   staging.used = false;
   for (const WindowPlan& plan : plans_) {
     std::byte* const from = staging.memory + plan.offset;
-    for (const Part& part : write_plan(plan.plan, from)) {
-      check(table_->copy(device_, step.stream, work_.bytes() + plan.offset + part.begin, from + part.begin,
-                         part.end - part.begin, &error),
+    for (const ByteRange& range : write_plan(plan.plan, from)) {
+      check(table_->copy(device_, step.stream, work_.bytes() + plan.offset + range.begin, from + range.begin,
+                         range.end - range.begin, &error),
             error);
     }
   }

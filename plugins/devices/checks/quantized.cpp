@@ -92,7 +92,7 @@ QuantizedSource read_quantized_source(const mortise_weight_source& source) {
     read.k = read.integers[0].k;
     read.order = read.integers[0].order;
   } else {
-    read.floats = read_parts(source);
+    read.floats = read_source_tensors(source);
     read.n = read.floats.back().first_row + read.floats.back().rows;
     read.k = read.floats[0].columns;
   }

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "devices/checks/parts.hpp"
+#include "devices/checks/source_tensors.hpp"
 #include "mortise/device.h"
 
 namespace mortise {
@@ -16,7 +16,7 @@ constexpr std::int64_t kFp8Group = 128;  // columns of an E4M3 weight that share
 
 // A weight [n, k]: floats that the device quantises, or else values of a checkpoint, all of one format and order.
 struct QuantizedSource {
-  std::vector<Part> floats;
+  std::vector<SourceTensor> floats;
   std::vector<mortise_quantized_matrix> integers;  // or E4M3 values
   std::int64_t n, k;
   std::int64_t group_size;    // columns that share a scale; k if all do

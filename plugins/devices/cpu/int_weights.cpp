@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "devices/checks/quantized.hpp"
-#include "devices/cpu/weight_parts.hpp"
+#include "devices/cpu/source_rows.hpp"
 #include "kernels/cpu/linear_fp8/linear_fp8.hpp"
 #include "kernels/cpu/linear_fp8/pack.hpp"
 #include "kernels/cpu/linear_int/pack.hpp"
@@ -94,8 +94,8 @@ class IntPacker {
     const Staging& to = staging_[thread];
     for (std::size_t n = first; n < end; ++n) {
       const auto row = static_cast<std::int64_t>(n);
-      const Part& part = part_of(source_.floats, row);
-      converters_[thread].convert(part, row - part.first_row, MORTISE_F32, to.row.get());
+      const SourceTensor& tensor = tensor_of(source_.floats, row);
+      converters_[thread].convert(tensor, row - tensor.first_row, MORTISE_F32, to.row.get());
       if (weight_.fp8) {
         quantize_row_fp8(to.row.get(), k_, to.values.get() + (n - first) * k_, to.scales.get() + (n - first));
         continue;

@@ -11,7 +11,7 @@
 #include "devices/cpu/cpu_device.hpp"
 #include "devices/cpu/int_weights.hpp"
 #include "devices/cpu/ops.hpp"
-#include "devices/cpu/weight_parts.hpp"
+#include "devices/cpu/source_rows.hpp"
 #include "kernels/cpu/linear/pack.hpp"
 
 namespace mortise::cpu {
@@ -39,16 +39,16 @@ void pack_panel(int32_t dtype, int32_t from, const void* const (&rows)[kPanelCol
 }
 
 // Whether the kernel can pack the rows in place, without a conversion first.
-bool packs_from(const Part& part, int32_t dtype) {
-  return part.column_stride == 1 && (dtype == MORTISE_F32 || part.dtype == MORTISE_BF16);
+bool packs_from(const SourceTensor& tensor, int32_t dtype) {
+  return tensor.column_stride == 1 && (dtype == MORTISE_F32 || tensor.dtype == MORTISE_BF16);
 }
 
 // Packs one float weight, panel by panel, on the device's threads; each thread has its own buffers.
 class Packer {
  public:
-  Packer(mortise_device& device, const std::vector<Part>& parts, const mortise_weight& weight)
+  Packer(mortise_device& device, const std::vector<SourceTensor>& tensors, const mortise_weight& weight)
       : device_(device),
-        parts_(parts),
+        tensors_(tensors),
         weight_(weight),
         n_(static_cast<std::size_t>(weight.n)),
         k_(static_cast<std::size_t>(weight.k)),
@@ -75,42 +75,42 @@ class Packer {
   // Packs directly from the file's memory if all rows have one type that the kernel reads.
   void pack(std::size_t panel, std::size_t thread) {
     const std::size_t first = panel * kPanelColumns, count = std::min(kPanelColumns, n_ - first);
-    const Part& part = part_of(parts_, static_cast<std::int64_t>(first));
+    const SourceTensor& tensor = tensor_of(tensors_, static_cast<std::int64_t>(first));
     bool direct = true;
     for (std::size_t i = 0; i < count && direct; ++i) {
-      const Part& p = part_of(parts_, static_cast<std::int64_t>(first + i));
-      direct = p.dtype == part.dtype && packs_from(p, weight_.dtype);
+      const SourceTensor& p = tensor_of(tensors_, static_cast<std::int64_t>(first + i));
+      direct = p.dtype == tensor.dtype && packs_from(p, weight_.dtype);
     }
     const void* rows[kPanelColumns] = {};
     for (std::size_t i = 0; i < count; ++i) {
       const auto row = static_cast<std::int64_t>(first + i);
       rows[i] = direct ? source_row(row) : staged_row(row, i, thread);
     }
-    pack_panel(weight_.dtype, direct ? part.dtype : weight_.dtype, rows, k_,
+    pack_panel(weight_.dtype, direct ? tensor.dtype : weight_.dtype, rows, k_,
                static_cast<std::byte*>(weight_.data) + panel * panel_bytes_);
   }
 
   const void* source_row(std::int64_t row) const {
-    const Part& part = part_of(parts_, row);
-    return part.at(row - part.first_row, 0);
+    const SourceTensor& tensor = tensor_of(tensors_, row);
+    return tensor.at(row - tensor.first_row, 0);
   }
 
   const void* staged_row(std::int64_t row, std::size_t i, std::size_t thread) {
-    const Part& part = part_of(parts_, row);
+    const SourceTensor& tensor = tensor_of(tensors_, row);
     float* const staged = staged_[thread].get() + i * k_;
-    converters_[thread].convert(part, row - part.first_row, weight_.dtype, staged);
+    converters_[thread].convert(tensor, row - tensor.first_row, weight_.dtype, staged);
     return staged;
   }
 
   mortise_device& device_;
-  const std::vector<Part>& parts_;
+  const std::vector<SourceTensor>& tensors_;
   const mortise_weight& weight_;
   std::size_t n_, k_, panel_bytes_;
   std::vector<RowConverter> converters_;          // one per thread
   std::vector<std::unique_ptr<float[]>> staged_;  // one per thread: the rows of a panel
 };
 
-void copy_rows(mortise_device& device, const std::vector<Part>& parts, const mortise_weight& weight) {
+void copy_rows(mortise_device& device, const std::vector<SourceTensor>& tensors, const mortise_weight& weight) {
   const auto n = static_cast<std::size_t>(weight.n), k = static_cast<std::size_t>(weight.k);
   const std::size_t row_bytes = k * static_cast<std::size_t>(dtype_bytes(weight.dtype));
   const std::size_t per_task = std::max<std::size_t>(1, kWeightTaskBytes / row_bytes);
@@ -120,26 +120,26 @@ void copy_rows(mortise_device& device, const std::vector<Part>& parts, const mor
     const std::size_t first = static_cast<std::size_t>(task) * per_task;
     for (std::size_t row = first; row < std::min(n, first + per_task); ++row) {
       const auto at = static_cast<std::int64_t>(row);
-      const Part& part = part_of(parts, at);
+      const SourceTensor& tensor = tensor_of(tensors, at);
       std::byte* const out = static_cast<std::byte*>(weight.data) + row * row_bytes;
-      if (part.dtype == weight.dtype && part.column_stride == 1) {
-        std::memcpy(out, part.at(at - part.first_row, 0), row_bytes);
+      if (tensor.dtype == weight.dtype && tensor.column_stride == 1) {
+        std::memcpy(out, tensor.at(at - tensor.first_row, 0), row_bytes);
       } else {
-        converters[static_cast<std::size_t>(thread)].convert(part, at - part.first_row, weight.dtype, out);
+        converters[static_cast<std::size_t>(thread)].convert(tensor, at - tensor.first_row, weight.dtype, out);
       }
     }
   });
 }
 
-// A vector is one row: the rows of all parts, one after the other. In a bf16 model it is rounded to bf16 and kept in
+// A vector is one row: the rows of all tensors, one after the other. In a bf16 model it is rounded to bf16 and kept in
 // both types, because norms read bf16, while linear adds its bias in f32.
-void copy_vector(mortise_device& device, const std::vector<Part>& parts, const mortise_weight& weight) {
+void copy_vector(mortise_device& device, const std::vector<SourceTensor>& tensors, const mortise_weight& weight) {
   const DenormalsOff denormals_off;
   const auto n = static_cast<std::size_t>(weight.n);
   RowConverter converter(device.kernels, n);
-  for (const Part& part : parts) {
-    const Part as_row = {part.data, part.dtype, 0, 1, part.rows, 0, part.row_stride};
-    converter.convert(as_row, 0, MORTISE_F32, weight.vector() + part.first_row);
+  for (const SourceTensor& tensor : tensors) {
+    const SourceTensor as_row = {tensor.data, tensor.dtype, 0, 1, tensor.rows, 0, tensor.row_stride};
+    converter.convert(as_row, 0, MORTISE_F32, weight.vector() + tensor.first_row);
   }
   if (weight.dtype == MORTISE_F32) return;
   device.kernels.elementwise.f32_to_bf16(weight.vector(), weight.vector_bf16(), n);
@@ -147,7 +147,7 @@ void copy_vector(mortise_device& device, const std::vector<Part>& parts, const m
 }
 
 // A weight without its data. Throws if this device cannot prepare it.
-mortise_weight describe_weight(const mortise_weight_source& source, const std::vector<Part>& parts) {
+mortise_weight describe_weight(const mortise_weight_source& source, const std::vector<SourceTensor>& tensors) {
   constexpr int32_t kMatrixUses = MORTISE_WEIGHT_LINEAR | MORTISE_WEIGHT_EMBEDDING;
   if (source.use != MORTISE_WEIGHT_VECTOR && ((source.use & kMatrixUses) == 0 || (source.use & ~kMatrixUses) != 0)) {
     invalid(kPrepareWeight, "use " + std::to_string(source.use) + " is none of linear, embedding, both, or vector");
@@ -158,8 +158,8 @@ mortise_weight describe_weight(const mortise_weight_source& source, const std::v
   mortise_weight weight = {};
   weight.use = source.use;
   weight.dtype = source.dtype;
-  weight.n = parts.back().first_row + parts.back().rows;
-  weight.k = parts[0].columns;
+  weight.n = tensors.back().first_row + tensors.back().rows;
+  weight.k = tensors[0].columns;
   weight.packed = (source.use & MORTISE_WEIGHT_LINEAR) != 0;
   constexpr int64_t kLargest = INT32_MAX;  // ids and columns are int32 in the ABI
   if (weight.n > kLargest || weight.k > kLargest) invalid(kPrepareWeight, "more than 2^31 - 1 rows or columns");
@@ -173,10 +173,10 @@ std::size_t weight_bytes(const mortise_weight& weight) {
   return weight.dtype == MORTISE_BF16 ? packed_bytes_bf16(n, k) : packed_bytes_f32(n, k);
 }
 
-void fill_weight(mortise_device& device, const std::vector<Part>& parts, const mortise_weight& weight) {
-  if (weight.use == MORTISE_WEIGHT_VECTOR) return copy_vector(device, parts, weight);
-  if (weight.packed) return Packer(device, parts, weight).run();
-  copy_rows(device, parts, weight);
+void fill_weight(mortise_device& device, const std::vector<SourceTensor>& tensors, const mortise_weight& weight) {
+  if (weight.use == MORTISE_WEIGHT_VECTOR) return copy_vector(device, tensors, weight);
+  if (weight.packed) return Packer(device, tensors, weight).run();
+  copy_rows(device, tensors, weight);
 }
 
 }  // namespace
@@ -189,13 +189,13 @@ mortise_status prepare_weight(mortise_device* device, const mortise_weight_sourc
       *weight = prepare_int_weight(*device, known_source).release();
       return;
     }
-    const std::vector<Part> parts = read_parts(known_source);
-    auto prepared = std::make_unique<mortise_weight>(describe_weight(known_source, parts));
+    const std::vector<SourceTensor> tensors = read_source_tensors(known_source);
+    auto prepared = std::make_unique<mortise_weight>(describe_weight(known_source, tensors));
     const std::size_t bytes = weight_bytes(*prepared);
     std::string key = device->cache.key_of(known_source, *prepared);
     if (!device->cache.find(key, *prepared, bytes)) {
       prepared->data = device->weights.allocate(bytes);
-      fill_weight(*device, parts, *prepared);
+      fill_weight(*device, tensors, *prepared);
     }
     device->cache.keep(std::move(key), *prepared, bytes);
     *weight = prepared.release();

@@ -56,15 +56,15 @@ std::int64_t rows_at_once(std::int64_t row_bytes) {
 }
 
 // Copies rows [begin, end) of a part without gaps.
-void copy_rows(const Part& part, std::int64_t begin, std::int64_t end, std::byte* out) {
-  const std::size_t bytes = part.element_bytes(), row_bytes = static_cast<std::size_t>(part.columns) * bytes;
+void copy_rows(const SourceTensor& tensor, std::int64_t begin, std::int64_t end, std::byte* out) {
+  const std::size_t bytes = tensor.element_bytes(), row_bytes = static_cast<std::size_t>(tensor.columns) * bytes;
   for (std::int64_t row = begin; row < end; ++row, out += row_bytes) {
-    if (part.column_stride == 1) {
-      std::memcpy(out, part.at(row, 0), row_bytes);
+    if (tensor.column_stride == 1) {
+      std::memcpy(out, tensor.at(row, 0), row_bytes);
       continue;
     }
-    for (std::int64_t i = 0; i < part.columns; ++i) {
-      std::memcpy(out + static_cast<std::size_t>(i) * bytes, part.at(row, i), bytes);
+    for (std::int64_t i = 0; i < tensor.columns; ++i) {
+      std::memcpy(out + static_cast<std::size_t>(i) * bytes, tensor.at(row, i), bytes);
     }
   }
 }
@@ -77,15 +77,15 @@ FloatType float_type(int32_t dtype) {
 // type, number of rows, first row of the weight). Copies and kernels are on one stream, so a copy cannot overwrite rows
 // that a kernel still reads.
 template <class Quantize>
-void quantize_parts(const std::vector<Part>& parts, Uploader& uploader, const Quantize& quantize) {
+void quantize_tensors(const std::vector<SourceTensor>& tensors, Uploader& uploader, const Quantize& quantize) {
   const Temporary floats = weight_memory(Uploader::kStageBytes);
-  for (const Part& part : parts) {
-    const std::int64_t row_bytes = part.columns * dtype_bytes(part.dtype), most = rows_at_once(row_bytes);
-    for (std::int64_t begin = 0; begin < part.rows; begin += most) {
-      const std::int64_t end = std::min(part.rows, begin + most);
-      copy_rows(part, begin, end, uploader.begin());
+  for (const SourceTensor& tensor : tensors) {
+    const std::int64_t row_bytes = tensor.columns * dtype_bytes(tensor.dtype), most = rows_at_once(row_bytes);
+    for (std::int64_t begin = 0; begin < tensor.rows; begin += most) {
+      const std::int64_t end = std::min(tensor.rows, begin + most);
+      copy_rows(tensor, begin, end, uploader.begin());
       uploader.send(static_cast<std::byte*>(floats.get()), static_cast<std::size_t>((end - begin) * row_bytes));
-      check_cuda(quantize(floats.get(), float_type(part.dtype), end - begin, part.first_row + begin), kWhere);
+      check_cuda(quantize(floats.get(), float_type(tensor.dtype), end - begin, tensor.first_row + begin), kWhere);
     }
   }
   uploader.wait();
@@ -172,10 +172,10 @@ void prepare_fp8(mortise_device& device, const QuantizedSource& read, mortise_we
   if (read.floats.empty()) {
     upload_quantized(read.integers, layout.groups, plain.view(), *device.uploader);
   } else {
-    quantize_parts(read.floats, *device.uploader,
-                   [&](const void* rows, FloatType type, std::int64_t count, std::int64_t first) {
-                     return launch_quantize_fp8(rows, type, count, first, weight.k, plain.fp8_view(), stream);
-                   });
+    quantize_tensors(read.floats, *device.uploader,
+                     [&](const void* rows, FloatType type, std::int64_t count, std::int64_t first) {
+                       return launch_quantize_fp8(rows, type, count, first, weight.k, plain.fp8_view(), stream);
+                     });
   }
   check_cuda(launch_pack_fp8(plain.fp8_view(), format, static_cast<std::byte*>(weight.data), stream), kWhere);
   check_cuda(cudaStreamSynchronize(stream), kWhere);
@@ -219,10 +219,10 @@ std::unique_ptr<mortise_weight> prepare_int_weight(mortise_device& device, const
     weight->symmetric =
         upload_quantized(read.integers, layout.groups, plain.view(), *device.uploader) && weight->bits == 8;
   } else {
-    quantize_parts(read.floats, *device.uploader,
-                   [&](const void* rows, FloatType type, std::int64_t count, std::int64_t first) {
-                     return launch_quantize_weights(rows, type, count, first, format, plain.view(), stream);
-                   });
+    quantize_tensors(read.floats, *device.uploader,
+                     [&](const void* rows, FloatType type, std::int64_t count, std::int64_t first) {
+                       return launch_quantize_weights(rows, type, count, first, format, plain.view(), stream);
+                     });
     weight->symmetric = weight->bits == 8;
   }
   check_cuda(launch_pack_weights(plain.view(), format, static_cast<std::byte*>(weight->data), stream), kWhere);

@@ -1,6 +1,6 @@
 #include "devices/cuda/weight_memory.hpp"
 
-#include "devices/checks/parts.hpp"
+#include "devices/checks/source_tensors.hpp"
 
 namespace mortise::cuda {
 

@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "devices/checks/parts.hpp"
+#include "devices/checks/source_tensors.hpp"
 #include "devices/cuda/cuda_device.hpp"
 #include "devices/cuda/errors.hpp"
 #include "devices/cuda/int_weights.hpp"
@@ -58,15 +58,15 @@ void check_source(const mortise_weight_source& source) {
   }
 }
 
-// Converts row `row` of a part to bf16.
-void convert_row(const Part& part, std::int64_t row, Bf16* out) {
-  if (part.dtype == MORTISE_BF16 && part.column_stride == 1) {
-    std::memcpy(out, part.at(row, 0), static_cast<std::size_t>(part.columns) * sizeof(Bf16));
+// Converts row `row` of a tensor to bf16.
+void convert_row(const SourceTensor& tensor, std::int64_t row, Bf16* out) {
+  if (tensor.dtype == MORTISE_BF16 && tensor.column_stride == 1) {
+    std::memcpy(out, tensor.at(row, 0), static_cast<std::size_t>(tensor.columns) * sizeof(Bf16));
     return;
   }
-  for (std::int64_t i = 0; i < part.columns; ++i) {
-    const std::byte* at = part.at(row, i);
-    if (part.dtype == MORTISE_F32) {
+  for (std::int64_t i = 0; i < tensor.columns; ++i) {
+    const std::byte* at = tensor.at(row, i);
+    if (tensor.dtype == MORTISE_F32) {
       float x;
       std::memcpy(&x, at, sizeof x);
       out[i] = narrow(x);
@@ -74,43 +74,43 @@ void convert_row(const Part& part, std::int64_t row, Bf16* out) {
     }
     std::uint16_t bits;
     std::memcpy(&bits, at, sizeof bits);
-    out[i] = part.dtype == MORTISE_BF16 ? bits : narrow(widen_f16(bits));
+    out[i] = tensor.dtype == MORTISE_BF16 ? bits : narrow(widen_f16(bits));
   }
 }
 
-// Converts rows [first, last) of a part, without gaps.
-void convert_rows(const Part& part, std::int64_t first, std::int64_t last, Bf16* out) {
-  if (part.dtype == MORTISE_BF16 && part.column_stride == 1 && part.row_stride == part.columns) {
-    const auto bytes = static_cast<std::size_t>((last - first) * part.columns) * sizeof(Bf16);
-    std::memcpy(out, part.at(first, 0), bytes);
+// Converts rows [first, last) of a tensor, without gaps.
+void convert_rows(const SourceTensor& tensor, std::int64_t first, std::int64_t last, Bf16* out) {
+  if (tensor.dtype == MORTISE_BF16 && tensor.column_stride == 1 && tensor.row_stride == tensor.columns) {
+    const auto bytes = static_cast<std::size_t>((last - first) * tensor.columns) * sizeof(Bf16);
+    std::memcpy(out, tensor.at(first, 0), bytes);
     return;
   }
-  for (std::int64_t row = first; row < last; ++row, out += part.columns) convert_row(part, row, out);
+  for (std::int64_t row = first; row < last; ++row, out += tensor.columns) convert_row(tensor, row, out);
 }
 
-void upload_rows(const std::vector<Part>& parts, std::int64_t rows, std::byte* to, RowUploader& uploader) {
-  const auto row_bytes = static_cast<std::size_t>(parts[0].columns) * sizeof(Bf16);
+void upload_rows(const std::vector<SourceTensor>& tensors, std::int64_t rows, std::byte* to, RowUploader& uploader) {
+  const auto row_bytes = static_cast<std::size_t>(tensors[0].columns) * sizeof(Bf16);
   if (row_bytes > RowUploader::kPieceBytes) {
     invalid(kWhere, "rows of " + std::to_string(row_bytes) + " bytes; up to " +
                         std::to_string(RowUploader::kPieceBytes) + " are served");
   }
   uploader.upload(to, rows, row_bytes, [&](std::int64_t first, std::int64_t last, std::byte* out) {
-    for (const Part& part : parts) {
-      const std::int64_t end = std::min(last, part.rows);
+    for (const SourceTensor& tensor : tensors) {
+      const std::int64_t end = std::min(last, tensor.rows);
       if (first < end) {
-        convert_rows(part, first, end, reinterpret_cast<Bf16*>(out));
+        convert_rows(tensor, first, end, reinterpret_cast<Bf16*>(out));
         out += static_cast<std::size_t>(end - first) * row_bytes;
       }
-      first = std::max<std::int64_t>(0, first - part.rows);
-      last -= part.rows;
+      first = std::max<std::int64_t>(0, first - tensor.rows);
+      last -= tensor.rows;
     }
   });
 }
 
-void upload_vector(const std::vector<Part>& parts, const mortise_weight& weight) {
+void upload_vector(const std::vector<SourceTensor>& tensors, const mortise_weight& weight) {
   std::vector<Bf16> values;
-  for (const Part& part : parts) {
-    for (std::int64_t row = 0; row < part.rows; ++row) convert_row(part, row, &values.emplace_back());
+  for (const SourceTensor& tensor : tensors) {
+    for (std::int64_t row = 0; row < tensor.rows; ++row) convert_row(tensor, row, &values.emplace_back());
   }
   std::vector<float> wide;
   for (const Bf16 value : values) wide.push_back(bits_to_float(static_cast<std::uint32_t>(value) << 16));
@@ -130,11 +130,11 @@ mortise_status prepare_weight(mortise_device* device, const mortise_weight_sourc
       return;
     }
     check_source(in);
-    const std::vector<Part> parts = read_parts(in);
+    const std::vector<SourceTensor> tensors = read_source_tensors(in);
     auto prepared = std::make_unique<mortise_weight>();
     prepared->use = in.use;
-    prepared->k = parts[0].columns;
-    prepared->n = parts.back().first_row + parts.back().rows;
+    prepared->k = tensors[0].columns;
+    prepared->n = tensors.back().first_row + tensors.back().rows;
     if (prepared->n > INT32_MAX || prepared->k > INT32_MAX) invalid(kWhere, "more than 2^31 - 1 rows or columns");
     const cudaStream_t stream = native(device, nullptr);
     const bool vector = in.use == MORTISE_WEIGHT_VECTOR;
@@ -144,10 +144,10 @@ mortise_status prepare_weight(mortise_device* device, const mortise_weight_sourc
     prepared->data = memory.get();
     if (vector) {
       prepared->wide = reinterpret_cast<float*>(static_cast<std::byte*>(memory.get()) + narrow_bytes);
-      upload_vector(parts, *prepared);
+      upload_vector(tensors, *prepared);
     } else {
       if (device->row_uploader == nullptr) device->row_uploader = std::make_unique<RowUploader>(stream);
-      upload_rows(parts, prepared->n, static_cast<std::byte*>(memory.get()), *device->row_uploader);
+      upload_rows(tensors, prepared->n, static_cast<std::byte*>(memory.get()), *device->row_uploader);
     }
     memory.release();
     *weight = prepared.release();

@@ -181,7 +181,7 @@ struct TileProducts {
       }
     }
   }
-  static void begin_part(std::size_t rows, Tiles& tiles) {
+  static void begin_strip(std::size_t rows, Tiles& tiles) {
     if (tiles.rows != rows) configure(rows);
     tiles.rows = rows;
   }
@@ -208,9 +208,9 @@ struct TileProducts {
   }
 
   // Computes scores and their maxima.
-  static void score(const PartSpan& p, const SpanReader<E>& reader, const Tiles& tiles, SpanScratch& scratch) {
-    const std::size_t depth = index(p.part.unit.layout->key_depth), rows = p.part.rows();
-    const char* q = reinterpret_cast<const char*>(reinterpret_cast<const Bf16*>(scratch.q) + p.part.first * depth);
+  static void score(const StripSpan& p, const SpanReader<E>& reader, const Tiles& tiles, SpanScratch& scratch) {
+    const std::size_t depth = index(p.strip.unit.layout->key_depth), rows = p.strip.rows();
+    const char* q = reinterpret_cast<const char*>(reinterpret_cast<const Bf16*>(scratch.q) + p.strip.first * depth);
     const std::int32_t end_group = (p.keys.end + kKeyGroup - 1) / kKeyGroup;
     for (std::int32_t group = p.keys.begin / kKeyGroup; group < end_group; ++group) reader.fetch_values(group);
     begin_softmax(p, scratch);
@@ -230,7 +230,7 @@ struct TileProducts {
   }
 
   // Computes probabilities and P V. While one block is exponentiated, the block before is multiplied.
-  static void set_probabilities(const PartSpan& p, const SpanReader<E>& reader, const Tiles& tiles,
+  static void set_probabilities(const StripSpan& p, const SpanReader<E>& reader, const Tiles& tiles,
                                 SpanScratch& scratch) {
     const std::size_t first = index(p.range.begin) / kTileDepth, end = index(p.range.end) / kTileDepth;
     for (std::size_t block = first; block < end; ++block) {
@@ -244,15 +244,15 @@ struct TileProducts {
   }
 
  private:
-  static std::size_t steps_of(const PartSpan& p) {
-    const std::size_t at_once = chunks_of_step(p.part.rows());
-    return (index(p.part.unit.layout->value_width) / kLanes + at_once - 1) / at_once;
+  static std::size_t steps_of(const StripSpan& p) {
+    const std::size_t at_once = chunks_of_step(p.strip.rows());
+    return (index(p.strip.unit.layout->value_width) / kLanes + at_once - 1) / at_once;
   }
 
   template <bool whole>
-  static void set_block_probabilities(const PartSpan& p, std::size_t block, bool multiply_last, const Tiles& tiles,
+  static void set_block_probabilities(const StripSpan& p, std::size_t block, bool multiply_last, const Tiles& tiles,
                                       SpanScratch& scratch) {
-    const std::size_t rows = p.part.rows(), steps = multiply_last ? steps_of(p) : 0;
+    const std::size_t rows = p.strip.rows(), steps = multiply_last ? steps_of(p) : 0;
     std::size_t step = 0;
     for (std::size_t m = 0; m < rows; m += kRowsAtOnce) {
       const std::size_t next = m + kRowsAtOnce;
@@ -264,9 +264,9 @@ struct TileProducts {
   }
 
   // One step of a block's product with V.
-  static MORTISE_INLINE void multiply_values(const PartSpan& p, std::size_t block, std::size_t step, const Tiles& tiles,
-                                             SpanScratch& scratch) {
-    const std::size_t width = index(p.part.unit.layout->value_width);
+  static MORTISE_INLINE void multiply_values(const StripSpan& p, std::size_t block, std::size_t step,
+                                             const Tiles& tiles, SpanScratch& scratch) {
+    const std::size_t width = index(p.strip.unit.layout->value_width);
     const TileProduct product = {reinterpret_cast<const char*>(probabilities_of(scratch, block)),
                                  kRowBytes,
                                  0,
@@ -274,7 +274,7 @@ struct TileProducts {
                                  width * sizeof(float),
                                  1,
                                  block == index(p.range.begin) / kTileDepth};
-    multiply_step(product, p.part.rows(), step, width / kLanes, 2 * width * sizeof(Bf16),
+    multiply_step(product, p.strip.rows(), step, width / kLanes, 2 * width * sizeof(Bf16),
                   [&](std::size_t chunk, std::size_t) { return tiles.values[block] + chunk * kRowBytes; });
   }
 };

@@ -233,7 +233,7 @@ struct VecProducts {
       }
     }
   }
-  static void begin_part(std::size_t, Tiles&) {}
+  static void begin_strip(std::size_t, Tiles&) {}
   static void end() {}
 
   static void prepare_keys(const SpanReader<E>&, KeyRange, SpanScratch&, Tiles&) {}
@@ -242,9 +242,9 @@ struct VecProducts {
     tiles = halves;
   }
 
-  static void score(const PartSpan& p, const SpanReader<E>& reader, const Tiles&, SpanScratch& scratch) {
-    const std::size_t depth = index(p.part.unit.layout->key_depth);
-    const float* q = scratch.q + p.part.first * depth;
+  static void score(const StripSpan& p, const SpanReader<E>& reader, const Tiles&, SpanScratch& scratch) {
+    const std::size_t depth = index(p.strip.unit.layout->key_depth);
+    const float* q = scratch.q + p.strip.first * depth;
     const std::size_t end = (index(p.keys.end) + kLanes - 1) / kLanes;
     for (std::size_t group = index(p.keys.begin) / kLanes; group < end; group += kGroupsAtOnce) {
       const std::size_t count = end - group < kGroupsAtOnce ? end - group : kGroupsAtOnce;
@@ -255,21 +255,21 @@ struct VecProducts {
       }
       for (std::size_t d = 0; d < depth; d += kTileDepth) {
         const std::size_t here = depth - d < kTileDepth ? depth - d : kTileDepth;
-        multiply({q + d, depth, here, scratch.scores + group * kLanes, kSpanStride, d == 0}, p.part.rows(), count,
+        multiply({q + d, depth, here, scratch.scores + group * kLanes, kSpanStride, d == 0}, p.strip.rows(), count,
                  KeyPairs<T, E>{groups, d}, scratch);
       }
     }
     softmax_rows<T, E>(p, scratch);
   }
 
-  static void set_probabilities(const PartSpan& p, const SpanReader<E>& reader, const Tiles& tiles,
+  static void set_probabilities(const StripSpan& p, const SpanReader<E>& reader, const Tiles& tiles,
                                 SpanScratch& scratch) {
-    const std::size_t width = index(p.part.unit.layout->value_width);
+    const std::size_t width = index(p.strip.unit.layout->value_width);
     const std::size_t first = index(p.range.begin) / kTileDepth, end = index(p.range.end) / kTileDepth;
     for (std::size_t tile = first; tile < end; ++tile) {
       reader.fetch_next_keys(tile - first, end - first);
       multiply({scratch.scores + tile * kTileDepth, kSpanStride, kTileDepth, p.partial.o, width, tile == first},
-               p.part.rows(), width / kLanes, ValuePairs<T, E>{tiles.half[tile], width}, scratch);
+               p.strip.rows(), width / kLanes, ValuePairs<T, E>{tiles.half[tile], width}, scratch);
     }
   }
 

@@ -1,7 +1,7 @@
 // plugins/kernels/cpu/span/merge.hpp: merges the partials of spans and computes the result from the last one.
 #pragma once
 
-#include "kernels/cpu/span/part.hpp"
+#include "kernels/cpu/span/strip.hpp"
 
 namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE {
 namespace {
@@ -54,7 +54,7 @@ void merge_partial(const PartialRows& from, Partial into, std::size_t num_rows, 
   }
 }
 
-// The same, from the records of a part.
+// The same, from the records of a strip.
 void merge_records(const float* records, Partial into, std::size_t num_rows, std::size_t width) {
   alignas(64) float maxima[kSpanRows], sums[kSpanRows];
   clear({maxima, sums, nullptr});

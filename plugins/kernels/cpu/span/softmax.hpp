@@ -1,7 +1,7 @@
-// plugins/kernels/cpu/span/softmax.hpp: the softmax of a part on vectors, row by row, for span/dot.hpp.
+// plugins/kernels/cpu/span/softmax.hpp: the softmax of a strip on vectors, row by row, for span/dot.hpp.
 #pragma once
 
-#include "kernels/cpu/span/part.hpp"
+#include "kernels/cpu/span/strip.hpp"
 
 namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE {
 namespace {
@@ -68,8 +68,8 @@ void clear_row(SpanScratch& scratch, std::size_t m, KeyRange range, Partial part
 }
 
 template <class T, class E>
-void softmax_rows(const PartSpan& p, SpanScratch& scratch) {
-  const SpanUnit& unit = p.part.unit;
+void softmax_rows(const StripSpan& p, SpanScratch& scratch) {
+  const SpanUnit& unit = p.strip.unit;
   std::size_t m = 0;
   for (std::int32_t r = 0; r < unit.num_rows; ++r) {
     const KeyRange visible = visible_keys(unit, r, p.span);

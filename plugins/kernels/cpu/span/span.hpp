@@ -34,7 +34,7 @@ namespace mortise::cpu {
 
 constexpr std::int32_t kSpan = 256;      // keys in a span; part of the numerics id
 constexpr std::int32_t kKeyGroup = 16;   // tokens in a group
-constexpr std::int32_t kSpanRows = 32;   // the most rows times heads of a part, computed at once: two AMX tiles
+constexpr std::int32_t kSpanRows = 32;   // the most rows times heads of a strip, computed at once: two AMX tiles
 constexpr std::int32_t kUnitRows = 128;  // the most rows times heads of a unit; they share prepared K and V
 constexpr std::int32_t kMaxHeadDim = 256;
 
@@ -105,7 +105,7 @@ struct alignas(64) SpanScratch {
   float maxima[kSpanRows * 16], sums[kSpanRows * 16];  // on AMX: one of each per lane
   float tile[32 * kMaxHeadDim];                        // a widened tile of K or V
   float span[2 * kSpanRows + kSpanRows * kMaxHeadDim];
-  float total[kUnitRows * 2 * kSpanRows + kUnitRows * kMaxHeadDim];  // enough for parts of a single row
+  float total[kUnitRows * 2 * kSpanRows + kUnitRows * kMaxHeadDim];  // enough for strips of a single row
   // On AMX: tiles that must be contiguous, and bytes converted to bf16.
   std::uint16_t keys[kSpan * kMaxHeadDim], values[kSpan * kMaxHeadDim];
   float key_scales[kSpan], value_scales[kSpan];  // for a cache in int8 or E4M3

@@ -1,11 +1,11 @@
-// plugins/kernels/cpu/span/tile_softmax.hpp: the softmax of a part on AMX, in blocks of 32 keys, so that the vector
+// plugins/kernels/cpu/span/tile_softmax.hpp: the softmax of a strip on AMX, in blocks of 32 keys, so that the vector
 // unit and the AMX unit work at the same time: while the scores of block n + 1 are multiplied, the maxima of block n
 // are taken; while block n is exponentiated, the probabilities of block n - 1 are multiplied. A block of scores is [32
 // rows][32 keys] of f32, a block of probabilities the same of bf16, both contiguous. Probabilities replace scores:
 // block n is stored where block n / 2 of the scores was.
 #pragma once
 
-#include "kernels/cpu/span/part.hpp"
+#include "kernels/cpu/span/strip.hpp"
 
 namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE {
 namespace {
@@ -28,15 +28,15 @@ KeyRange keys_of_all(const SpanUnit& unit, std::int32_t span) {
 }
 
 // Whether every row sees every key of the block.
-MORTISE_INLINE bool whole_block(const PartSpan& p, std::size_t block) {
-  const KeyRange all = keys_of_all(p.part.unit, p.span);
+MORTISE_INLINE bool whole_block(const StripSpan& p, std::size_t block) {
+  const KeyRange all = keys_of_all(p.strip.unit, p.span);
   const std::int32_t begin = static_cast<std::int32_t>(block * kTileDepth);
   return all.begin <= begin && all.end >= begin + static_cast<std::int32_t>(kTileDepth);
 }
 
 // Which of the sixteen keys from `key` row m sees.
-MORTISE_INLINE Mask16 seen_lanes(const PartSpan& p, std::size_t m, std::size_t key) {
-  const KeyRange seen = visible_keys(p.part.unit, static_cast<std::int32_t>(m) / p.part.unit.num_heads, p.span);
+MORTISE_INLINE Mask16 seen_lanes(const StripSpan& p, std::size_t m, std::size_t key) {
+  const KeyRange seen = visible_keys(p.strip.unit, static_cast<std::int32_t>(m) / p.strip.unit.num_heads, p.span);
   const std::int32_t at = static_cast<std::int32_t>(key), lanes = static_cast<std::int32_t>(kLanes);
   const std::int32_t begin = minimum(maximum(seen.begin - at, 0), lanes);
   const std::int32_t end = minimum(maximum(seen.end - at, 0), lanes);
@@ -88,29 +88,29 @@ MORTISE_INLINE F32x16 maxima(const float* rows) {
 #endif
 
 // Rows that pad the last sixteen see no keys.
-void begin_softmax(const PartSpan& p, SpanScratch& scratch) {
-  for (std::size_t m = 0; m < whole_vectors(p.part.rows()); ++m) {
+void begin_softmax(const StripSpan& p, SpanScratch& scratch) {
+  for (std::size_t m = 0; m < whole_vectors(p.strip.rows()); ++m) {
     store(scratch.maxima + m * kLanes, broadcast(-kInfinity));
     store(scratch.sums + m * kLanes, zero());
   }
 }
-void reduce_maxima(const PartSpan& p, const SpanScratch& scratch) {
-  const F32x16 c = broadcast(p.part.unit.scale);
-  for (std::size_t m = 0; m < p.part.rows(); m += kLanes) {
+void reduce_maxima(const StripSpan& p, const SpanScratch& scratch) {
+  const F32x16 c = broadcast(p.strip.unit.scale);
+  for (std::size_t m = 0; m < p.strip.rows(); m += kLanes) {
     store(p.partial.max + m, maxima(scratch.maxima + m * kLanes) * c);
   }
 }
-void reduce_sums(const PartSpan& p, const SpanScratch& scratch) {
-  for (std::size_t m = 0; m < p.part.rows(); m += kLanes) store(p.partial.sum + m, sums(scratch.sums + m * kLanes));
+void reduce_sums(const StripSpan& p, const SpanScratch& scratch) {
+  for (std::size_t m = 0; m < p.strip.rows(); m += kLanes) store(p.partial.sum + m, sums(scratch.sums + m * kLanes));
 }
 
 // Takes the maxima of unscaled scores. For scale > 0 the scaled maximum is the maximum of the scaled scores, because
 // rounding is monotonic.
 template <class E, bool whole>
-MORTISE_INLINE void join_maxima(const PartSpan& p, std::size_t block, SpanScratch& scratch) {
+MORTISE_INLINE void join_maxima(const StripSpan& p, std::size_t block, SpanScratch& scratch) {
   const std::size_t key = block * kTileDepth;
   const float* s = scores_of(scratch, block);
-  for (std::size_t m = 0; m < p.part.rows(); ++m, s += kTileDepth) {
+  for (std::size_t m = 0; m < p.strip.rows(); ++m, s += kTileDepth) {
     F32x16 largest = load(scratch.maxima + m * kLanes);
 #pragma GCC unroll 2
     for (std::size_t i = 0; i < kTileDepth; i += kLanes) {
@@ -123,7 +123,7 @@ MORTISE_INLINE void join_maxima(const PartSpan& p, std::size_t block, SpanScratc
   }
 }
 template <class E>
-MORTISE_INLINE void join_maxima(const PartSpan& p, std::size_t block, SpanScratch& scratch) {
+MORTISE_INLINE void join_maxima(const StripSpan& p, std::size_t block, SpanScratch& scratch) {
   whole_block(p, block) ? join_maxima<E, true>(p, block, scratch) : join_maxima<E, false>(p, block, scratch);
 }
 
@@ -146,9 +146,9 @@ MORTISE_INLINE void put_probabilities(Bf16* to, F32x16 (&p)[2]) {
 // to the sums. With an int8 cache they are multiplied by V's scale, except where they are 0: the scale of a slot that
 // was never written can be anything.
 template <class E, bool whole, std::size_t n>
-MORTISE_INLINE void exponentiate(const PartSpan& p, std::size_t block, std::size_t m, SpanScratch& scratch) {
+MORTISE_INLINE void exponentiate(const StripSpan& p, std::size_t block, std::size_t m, SpanScratch& scratch) {
   const std::size_t key = block * kTileDepth;
-  const F32x16 c = broadcast(p.part.unit.scale);
+  const F32x16 c = broadcast(p.strip.unit.scale);
   const float* s = scores_of(scratch, block) + m * kTileDepth;
   F32x16 e[n][2];
 #pragma GCC unroll 4
@@ -180,7 +180,7 @@ MORTISE_INLINE void exponentiate(const PartSpan& p, std::size_t block, std::size
 
 // Rows [first, end), two at a time, so that their dependency chains overlap.
 template <class E, bool whole>
-MORTISE_INLINE void exponentiate_rows(const PartSpan& p, std::size_t block, std::size_t first, std::size_t end,
+MORTISE_INLINE void exponentiate_rows(const StripSpan& p, std::size_t block, std::size_t first, std::size_t end,
                                       SpanScratch& scratch) {
   std::size_t m = first;
   for (; m + 2 <= end; m += 2) exponentiate<E, whole, 2>(p, block, m, scratch);

@@ -57,7 +57,7 @@ class SpanReader {
     next_end_ = minimum((next_span * kSpan + keys.end + kKeyGroup - 1) / kKeyGroup, next_.num_groups);
   }
 
-  // Called after the first part of a span, whose prefetches serve the other parts.
+  // Called after the first strip of a span, whose prefetches serve the other strips.
   void stop_fetching() { enabled_ = false; }
   const Cache<E>& cache() const { return cache_; }
   std::int32_t first_group() const { return first_; }
@@ -68,11 +68,11 @@ class SpanReader {
     fetch(cache_.values(first_ + group), cache_.layout.value_width);
     if constexpr (kHasScales<E>) __builtin_prefetch(cache_.value_scales(first_ + group), 0, 2);
   }
-  // Prefetches part `part` of `parts` of the keys that come next.
-  void fetch_next_keys(std::size_t part, std::size_t parts) const {
+  // Prefetches share number `share` of `shares` equal shares of the keys that come next.
+  void fetch_next_keys(std::size_t share, std::size_t shares) const {
     if (!enabled_) return;
-    const std::int32_t count = next_end_ - next_begin_, i = static_cast<std::int32_t>(part);
-    const std::int32_t n = static_cast<std::int32_t>(parts);
+    const std::int32_t count = next_end_ - next_begin_, i = static_cast<std::int32_t>(share);
+    const std::int32_t n = static_cast<std::int32_t>(shares);
     for (std::int32_t group = count * i / n; group < count * (i + 1) / n; ++group) {
       fetch(next_.keys(next_begin_ + group), next_.layout.key_depth);
       if constexpr (kHasScales<E>) __builtin_prefetch(next_.key_scales(next_begin_ + group), 0, 2);
@@ -121,9 +121,9 @@ void point_at_tile(const Cache<E>& cache, std::int32_t group, const E* (&half)[2
   half[1] = group + 1 < cache.num_groups ? cache.values(group + 1) : half[0];
 }
 
-// A span of a unit. Prepared K and V are shared by all parts, and made when the first part needs them: V not before the
-// scores, because a decode unit prefetches it during the scores. Invariant: prepared K and V stay unchanged until the
-// last part is computed. Used by one thread.
+// A span of a unit. Prepared K and V are shared by all strips, and made when the first strip needs them: V not before
+// the scores, because a decode unit prefetches it during the scores. Invariant: prepared K and V stay unchanged until
+// the last strip is computed. Used by one thread.
 template <class T, class Products>
 class UnitSpan {
  public:
@@ -132,11 +132,11 @@ class UnitSpan {
   UnitSpan(const SpanUnit& unit, std::int32_t span, SpanScratch& scratch)
       : span_(span), keys_(keys_of_unit(unit, span)), reader_(unit, span), scratch_(scratch) {}
 
-  // Computes a part's maxima, sums and O. `+ 0` of O is left to merge_partial.
-  void compute(const Part& part, Partial partial) {
-    const KeyRange keys = keys_of_unit(part.unit, span_);
-    const PartSpan p = {part, span_, keys, whole_tiles(keys), partial};
-    Products::begin_part(part.rows(), tiles_);
+  // Computes a strip's maxima, sums and O. `+ 0` of O is left to merge_partial.
+  void compute(const Strip& strip, Partial partial) {
+    const KeyRange keys = keys_of_unit(strip.unit, span_);
+    const StripSpan p = {strip, span_, keys, whole_tiles(keys), partial};
+    Products::begin_strip(strip.rows(), tiles_);
     if (!prepared_keys_) {
       Products::prepare_keys(reader_, keys_, scratch_, tiles_);
       if constexpr (kHasScales<E>) gather_scales(reader_, keys_, scratch_);
@@ -196,11 +196,12 @@ template <class T, class Products>
 void fold_all(const SpanUnit& unit, SpanScratch& scratch) {
   const Partial partial = partial_at(scratch.span);
   const std::size_t width = index(unit.layout->value_width);
-  over_parts<T>(unit, [&](const Part& part) {
-    const Partial total = part.partial(scratch.total);
+  over_strips<T>(unit, [&](const Strip& strip) {
+    const Partial total = strip.partial(scratch.total);
     clear(total);
     for (const SpanPartials *prior = unit.prior, *end = prior + unit.num_prior; prior != end; ++prior) {
-      for (std::int32_t n = 0; n < prior->count; ++n) merge_records(part.record(*prior, n), total, part.rows(), width);
+      for (std::int32_t n = 0; n < prior->count; ++n)
+        merge_records(strip.record(*prior, n), total, strip.rows(), width);
     }
   });
   if (unit.first_span == unit.end_span) return;
@@ -210,10 +211,10 @@ void fold_all(const SpanUnit& unit, SpanScratch& scratch) {
     if (!sees_span(unit, span)) continue;
     if (span + 1 == unit.end_span) fetch_queries<T>(unit.next);
     UnitSpan<T, Products> unit_span(unit, span, scratch);
-    over_parts<T>(unit, [&](const Part& part) {
-      if (!sees_span(part.unit, span)) return;
-      unit_span.compute(part, partial);
-      merge_partial({partial, width}, part.partial(scratch.total), part.rows(), width);
+    over_strips<T>(unit, [&](const Strip& strip) {
+      if (!sees_span(strip.unit, span)) return;
+      unit_span.compute(strip, partial);
+      merge_partial({partial, width}, strip.partial(scratch.total), strip.rows(), width);
     });
   }
   Products::end();
@@ -222,15 +223,15 @@ void fold_all(const SpanUnit& unit, SpanScratch& scratch) {
 template <class T, class Products>
 void attend(const SpanUnit& unit, SpanScratch& scratch) {
   fold_all<T, Products>(unit, scratch);
-  over_parts<T>(unit, [&](const Part& part) { write_out<T>(part.unit, part.partial(scratch.total)); });
+  over_strips<T>(unit, [&](const Strip& strip) { write_out<T>(strip.unit, strip.partial(scratch.total)); });
 }
 
 template <class T, class Products>
 void fold(const SpanUnit& unit, SpanScratch& scratch) {
   fold_all<T, Products>(unit, scratch);
   const std::size_t width = index(unit.layout->value_width);
-  over_parts<T>(unit, [&](const Part& part) {
-    put_records(part.partial(scratch.total), part.record(unit.partials, 0), part.rows(), width);
+  over_strips<T>(unit, [&](const Strip& strip) {
+    put_records(strip.partial(scratch.total), strip.record(unit.partials, 0), strip.rows(), width);
   });
 }
 
@@ -241,10 +242,10 @@ void write_partials(const SpanUnit& unit, SpanScratch& scratch) {
   Products::begin(unit, scratch);
   for (std::int32_t span = unit.first_span; span < unit.end_span; ++span) {
     UnitSpan<T, Products> unit_span(unit, span, scratch);
-    over_parts<T>(unit, [&](const Part& part) {
+    over_strips<T>(unit, [&](const Strip& strip) {
       clear(partial);
-      if (sees_span(part.unit, span)) unit_span.compute(part, partial);
-      put_records(partial, part.record(unit.partials, span - unit.first_span), part.rows(), width);
+      if (sees_span(strip.unit, span)) unit_span.compute(strip, partial);
+      put_records(partial, strip.record(unit.partials, span - unit.first_span), strip.rows(), width);
     });
   }
   Products::end();

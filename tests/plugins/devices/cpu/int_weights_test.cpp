@@ -1,5 +1,5 @@
 // Quantised weights through the device: the reference's bits, whether made from float parts or handed in quantised.
-// Covers: plugins/devices/checks/{quantized,weight} plugins/devices/cpu/weight_parts
+// Covers: plugins/devices/checks/{quantized,weight} plugins/devices/cpu/source_rows
 #include "device_fixture.hpp"
 #include "kernels/cpu/reference/linear_int.hpp"
 

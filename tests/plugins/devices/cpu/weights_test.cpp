@@ -1,5 +1,5 @@
 // Preparing weights: parts, strides and types, seen through embed (rows come back) and linear.
-// Covers: plugins/devices/checks/parts plugins/devices/cpu/weight_parts
+// Covers: plugins/devices/checks/source_tensors plugins/devices/cpu/source_rows
 #include <algorithm>
 
 #include "device_fixture.hpp"

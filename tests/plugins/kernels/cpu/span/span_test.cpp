@@ -1,6 +1,6 @@
 // Attention in spans on every instruction set against its scalar reference, bit by bit, and that one against a double
 // loop.
-// Covers: plugins/kernels/cpu/span/{amx,dot,layout,merge,part,softmax,tile_softmax,unit,write}
+// Covers: plugins/kernels/cpu/span/{amx,dot,layout,merge,softmax,strip,tile_softmax,unit,write}
 // Covers: plugins/kernels/cpu/reference/span
 #include "span/span_problem.hpp"
 

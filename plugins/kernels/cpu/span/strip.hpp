@@ -1,5 +1,5 @@
-// plugins/kernels/cpu/span/part.hpp: divides a unit into parts that are computed at once: the keys that their rows see,
-// and where their results are stored.
+// plugins/kernels/cpu/span/strip.hpp: divides a unit into strips that are computed at once: the keys that their rows
+// see, and where their results are stored.
 #pragma once
 
 #include "kernels/cpu/span/span.hpp"
@@ -57,44 +57,44 @@ Partial partial_at(float* memory) {
 }
 
 // The rows of a unit that are computed at once, as a unit of their own, and their place in the whole unit.
-struct Part {
+struct Strip {
   SpanUnit unit;
-  std::size_t number, first;  // first: rows times heads before this part
+  std::size_t number, first;  // first: rows times heads before this strip
 
   std::size_t rows() const { return index(unit.num_rows * unit.num_heads); }
-  // This part's section of the whole unit's partial.
+  // This strip's section of the whole unit's partial.
   Partial partial(float* memory) const {
     return partial_at(memory + number * 2 * kSpanRows + first * index(unit.layout->value_width));
   }
-  // Record n of the part's first row and head.
+  // Record n of the strip's first row and head.
   float* record(const SpanPartials& partials, std::int32_t n) const {
     return partials.records + n * partials.stride + first * record_floats(unit.layout->value_width);
   }
 };
 
-// Calls f(part) for all parts of a unit.
+// Calls f(strip) for all strips of a unit.
 template <class T, class F>
-MORTISE_INLINE void over_parts(const SpanUnit& unit, const F& f) {
+MORTISE_INLINE void over_strips(const SpanUnit& unit, const F& f) {
   const std::int32_t rows = kSpanRows / unit.num_heads;
-  Part part = {unit, 0, 0};
-  for (std::int32_t row = 0; row < unit.num_rows; row += rows, ++part.number) {
+  Strip strip = {unit, 0, 0};
+  for (std::int32_t row = 0; row < unit.num_rows; row += rows, ++strip.number) {
     if (unit.rows == nullptr) {
-      part.unit.q = static_cast<const T*>(unit.q) + row * unit.q_row_stride;
-      part.unit.out = static_cast<T*>(unit.out) + row * unit.out_row_stride;
-      part.unit.position = unit.position + row;
-    } else {  // the part keeps the unit's smallest and largest position
-      part.unit.rows = unit.rows + row;
-      part.unit.positions = unit.positions + row;
+      strip.unit.q = static_cast<const T*>(unit.q) + row * unit.q_row_stride;
+      strip.unit.out = static_cast<T*>(unit.out) + row * unit.out_row_stride;
+      strip.unit.position = unit.position + row;
+    } else {  // the strip keeps the unit's smallest and largest position
+      strip.unit.rows = unit.rows + row;
+      strip.unit.positions = unit.positions + row;
     }
-    part.unit.num_rows = minimum(rows, unit.num_rows - row);
-    part.first = index(row * unit.num_heads);
-    f(part);
+    strip.unit.num_rows = minimum(rows, unit.num_rows - row);
+    strip.first = index(row * unit.num_heads);
+    f(strip);
   }
 }
 
-// A part together with the keys of a span that it sees. Keys count from the start of the span.
-struct PartSpan {
-  const Part& part;
+// A strip together with the keys of a span that it sees. Keys count from the start of the span.
+struct StripSpan {
+  const Strip& strip;
   std::int32_t span;
   KeyRange keys;   // keys that at least one row sees
   KeyRange range;  // `keys` extended to whole tiles of 32

@@ -1,5 +1,5 @@
-// plugins/devices/cpu/weight_parts.hpp: rows of the parts that a weight is made of, in any type. For weights.cpp and
-// int_weights.cpp.
+// plugins/devices/cpu/source_rows.hpp: finds and converts rows of the checkpoint's tensors that a weight is made of.
+// For weights.cpp and int_weights.cpp.
 #pragma once
 
 #include <cstddef>
@@ -7,18 +7,19 @@
 #include <memory>
 #include <vector>
 
-#include "devices/checks/parts.hpp"
+#include "devices/checks/source_tensors.hpp"
 #include "devices/cpu/cpu_device.hpp"
 
 namespace mortise::cpu {
 
 constexpr std::size_t kWeightTaskBytes = std::size_t{256} << 10;  // of a weight: some microseconds of work
 
-// The part that has `row` of the concatenation.
-const Part& part_of(const std::vector<Part>& parts, std::int64_t row);
+// The tensor that holds row `row` of the weight.
+const SourceTensor& tensor_of(const std::vector<SourceTensor>& tensors, std::int64_t row);
 
-// Rows of parts in another type. Each thread has its own, made before the work is shared out: a task must not throw.
-// Invariant: its buffers have room for one row of `columns` elements.
+// Converts rows of source tensors to another type. Each thread has a converter of its own, which is made before the
+// work is shared out, because a task must not throw. Invariant: its buffers have room for one row of `columns`
+// elements.
 class RowConverter {
  public:
   RowConverter(const KernelTable& kernels, std::size_t columns)
@@ -26,7 +27,7 @@ class RowConverter {
         raw_(std::make_unique_for_overwrite<float[]>(columns)),
         wide_(std::make_unique_for_overwrite<float[]>(columns)) {}
 
-  void convert(const Part& part, std::int64_t row, int32_t dtype, void* out);
+  void convert(const SourceTensor& tensor, std::int64_t row, int32_t dtype, void* out);
 
  private:
   const ElementwiseKernels& kernels_;
