@@ -51,7 +51,7 @@ void small_budgets(Subject& subject) {
   run_mix(subject, {.token_budget = 1, .seq_budget = 1}, 4);
 }
 void shared_prefixes(Subject& subject) {
-  run_mix(subject, {.num_blocks = 64, .num_prefixes = 4, .nested = true, .hides_followers = true});
+  run_mix(subject, {.num_blocks = 64, .num_prefixes = 4, .nested = true, .holds_back = true});
 }
 void scarce_shared_blocks(Subject& subject) {
   run_mix(subject, {.num_blocks = 24, .block_size = 8, .seq_budget = 12, .num_prefixes = 3});
@@ -66,7 +66,7 @@ void priorities(Subject& subject) {
   run_mix(subject, {.num_blocks = 40, .num_priorities = 4});
 }
 void groups(Subject& subject) {
-  run_mix(subject, {.num_prefixes = 4, .num_groups = 3, .hides_followers = true});
+  run_mix(subject, {.num_prefixes = 4, .num_groups = 3, .holds_back = true});
 }
 void without_prefix_cache(Subject& subject) {
   run_mix(subject, {.num_prefixes = 3, .prefix_cache = false});

@@ -44,7 +44,7 @@ struct Plan {
 SimulatedEngine::View::View(const SimulatedEngine& engine) : cached_free(engine.cache_.num_blocks()), engine(engine) {
   abi.struct_size = sizeof abi;
   for (std::size_t i = 0; i < engine.live_.size(); ++i) {
-    if (engine.options_.hides_followers && engine.is_follower(engine.live_[i], i)) continue;
+    if (engine.options_.holds_back && engine.is_held_back(engine.live_[i], i)) continue;
     live.push_back(i);
     add(engine.live_[i]);
   }
@@ -189,7 +189,7 @@ void SimulatedEngine::look_up(Sequence& s) const {
 }
 
 // An earlier sequence of at least its priority computes the block that it needs next, and at least half of its work.
-bool SimulatedEngine::is_follower(const Sequence& s, std::size_t index) const {
+bool SimulatedEngine::is_held_back(const Sequence& s, std::size_t index) const {
   if (s.running()) return false;
   const auto end = static_cast<std::size_t>(s.num_cached + options_.block_size);
   if (end > s.tokens.size()) return false;
@@ -232,7 +232,7 @@ void SimulatedEngine::abort_random() {
 }
 
 void SimulatedEngine::admit(Sequence& s) {
-  if (!std::exchange(s.was_admitted, true)) admissions_.push_back({s.id, num_steps_, s.num_cached});
+  if (!std::exchange(s.was_started, true)) admissions_.push_back({s.id, num_steps_, s.num_cached});
   cache_.hold(s.path);
   s.blocks = s.path;
   s.num_published = static_cast<int32_t>(s.path.size());
@@ -512,7 +512,7 @@ void SimulatedEngine::step() {
 void SimulatedEngine::carry_out(const View& view, const mortise_schedule_plan& plan) {
   const auto sequence = [&](int32_t i) -> Sequence& { return live_[view.live[static_cast<std::size_t>(i)]]; };
   for (int32_t k = 0; k < plan.num_preempted; ++k) release(sequence(plan.preempted[k]));
-  // All admitted sequences take their cached blocks before any sequence allocates, because an allocation may evict
+  // All starting sequences take their cached blocks before any sequence allocates, because an allocation may evict
   // cached blocks.
   for (int32_t k = 0; k < plan.num_scheduled; ++k) {
     if (!sequence(plan.seqs[k]).running()) admit(sequence(plan.seqs[k]));

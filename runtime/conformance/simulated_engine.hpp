@@ -32,8 +32,8 @@ struct SimulationOptions {
   bool nested = false;         // a prefix may begin with an earlier one
   int32_t num_groups = 0;      // hints, drawn per request
   bool prefix_cache = true;
-  bool hides_followers = false;  // as the engine: who waits for a prefix in flight is not in the view
-  int percent_replaced = 0;      // percentage of steps that run the host's own plan instead
+  bool holds_back = false;   // as the engine: the view omits a sequence while an earlier one computes its prefix
+  int percent_replaced = 0;  // percentage of steps that run the host's own plan instead
 };
 
 // What a request is; its prompt's tokens are its own.
@@ -108,7 +108,7 @@ class SimulatedEngine {
     std::size_t last_token;  // it ends when it has so many
     std::vector<BlockId> blocks, pinned;
     int32_t num_published = 0;
-    bool publishes = true, was_admitted = false;
+    bool publishes = true, was_started = false;
     int32_t num_cached = 0;  // while it waits
     std::vector<BlockId> path;
 
@@ -125,7 +125,7 @@ class SimulatedEngine {
 
  private:
   void look_up(Sequence& sequence) const;
-  bool is_follower(const Sequence& sequence, std::size_t index) const;
+  bool is_held_back(const Sequence& sequence, std::size_t index) const;
   void admit(Sequence& sequence);
   void run(Sequence& sequence, int32_t num_new_tokens, int32_t drafts);
   void release(Sequence& sequence);

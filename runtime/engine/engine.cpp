@@ -154,7 +154,7 @@ std::vector<Sequence*> Engine::admit(const StepPlan& plan) {
   std::optional<std::chrono::steady_clock::time_point> now;
   for (const PlannedSequence& planned : plan.scheduled) {
     if (planned.sequence->running()) continue;
-    if (!planned.sequence->admitted) {
+    if (!planned.sequence->started) {
       if (!now) now = std::chrono::steady_clock::now();
       planned.sequence->gathered.started = now;
     }

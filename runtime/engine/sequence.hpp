@@ -105,7 +105,7 @@ class Sequence {
   std::vector<std::int32_t> tokens;  // prompt, then generated
   std::vector<BlockId> blocks;
   KvHolder holder, pin_holder;     // of `blocks` and the forks' own blocks; of `pinned`
-  bool admitted = false;           // has run before; if it waits now, it was preempted
+  bool started = false;            // has run before; if it waits now, it was preempted
   std::int32_t num_published = 0;  // leading blocks that are in the prefix tree
   bool publishes = true;           // false: its next block cannot enter the tree, nor any after it
   // While it waits: the cached prefix that it would start with. SequenceKv::look_up() updates these three.

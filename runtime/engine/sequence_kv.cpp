@@ -67,7 +67,7 @@ std::int32_t SequenceKv::num_scored_until(const Sequence& sequence, std::int32_t
 }
 
 void SequenceKv::admit(Sequence& sequence) {
-  if (!std::exchange(sequence.admitted, true)) sequence.usage.cached_tokens = sequence.num_cached;
+  if (!std::exchange(sequence.started, true)) sequence.usage.cached_tokens = sequence.num_cached;
   if (sequence.num_cached == 0) return;
   std::vector<BlockId> path = cache_.tree().blocks(sequence.prefix);
   if (sequence.wants_scores()) take_scores(sequence, path);

@@ -73,7 +73,7 @@ VerifiedSwap::VerifiedSwap(std::shared_ptr<SwapOrder> order, Replacement candida
     planner_ = std::make_unique<Planner>(parts.scheduler, candidate_.limits, context.messages);
   }
   if (!parts.proposers.empty() && !same_proposers(*serving.drafting, parts.proposers)) {
-    drafting_ = std::make_unique<ShadowDrafting>(std::make_unique<Drafting>(
+    drafting_ = std::make_unique<CandidateDrafting>(std::make_unique<Drafting>(
         parts.proposers, candidate_.limits, context.vocab_size, context.messages, context.hooks.clock));
   }
   if (side_run_ || planner_ || drafting_) return;

@@ -18,9 +18,9 @@
 #include <string>
 #include <vector>
 
+#include "engine/candidate_drafting.hpp"
 #include "engine/planner.hpp"
 #include "engine/setup.hpp"
-#include "engine/shadow_drafting.hpp"
 #include "engine/swap.hpp"
 #include "execution/side_run.hpp"
 
@@ -89,7 +89,7 @@ class VerifiedSwap {
   const VerifiedFigures::Drafts serving_drafts_before_;
   std::unique_ptr<SideRun> side_run_;
   std::unique_ptr<Planner> planner_;
-  std::unique_ptr<ShadowDrafting> drafting_;
+  std::unique_ptr<CandidateDrafting> drafting_;
   VerifiedFigures::Plans plans_;
   std::int32_t num_equal_ = 0;
   std::uint64_t num_rows_seen_ = 0;  // of side_run_

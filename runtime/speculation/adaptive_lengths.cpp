@@ -136,14 +136,14 @@ void AdaptiveLengths::collect_items(std::span<const Candidate> candidates) {
 }
 
 // Returns the best number of items among those with a depth of at most `most`.
-AdaptiveLengths::Choice AdaptiveLengths::best_choice(std::int32_t most) {
+AdaptiveLengths::LengthChoice AdaptiveLengths::best_choice(std::int32_t most) {
   ask_nobody();
   const double num_seqs = num_candidates_;
-  Choice best{num_seqs, seconds_of(num_seqs, 0), most, 0};
+  LengthChoice best{num_seqs, seconds_of(num_seqs, 0), most, 0};
   double tokens = num_seqs, rows = num_seqs, catch_up = 0;
   std::size_t taken = 0, next = 1;
   const auto consider = [&] {
-    const Choice choice{tokens, seconds_of(rows, most) + catch_up, most, taken};
+    const LengthChoice choice{tokens, seconds_of(rows, most) + catch_up, most, taken};
     if (choice.rate() > best.rate()) best = choice;
     next = taken + 1 + taken / kFineness;
   };
@@ -170,9 +170,9 @@ void AdaptiveLengths::find_best(std::span<const Candidate> candidates) {
     deepest = std::max(deepest, candidate.limit);
     candidate.state->best = 0;
   }
-  Choice best;
+  LengthChoice best;
   for (std::int32_t most = 0; most <= deepest; ++most) {
-    const Choice choice = best_choice(most);
+    const LengthChoice choice = best_choice(most);
     const bool changes_sides = (choice.num_items > 0) != drafted && (best.num_items > 0) == drafted;
     if (choice.rate() > best.rate() * (changes_sides ? kHysteresis : 1)) best = choice;
   }
@@ -185,9 +185,9 @@ void AdaptiveLengths::find_best(std::span<const Candidate> candidates) {
   for (const Candidate& candidate : candidates) kind_of(*candidate.state).typical = candidate.state->best;
 }
 
-AdaptiveLengths::Choice AdaptiveLengths::expected(std::span<const Candidate> candidates) {
+AdaptiveLengths::LengthChoice AdaptiveLengths::expected(std::span<const Candidate> candidates) {
   ask_nobody();
-  Choice result;
+  LengthChoice result;
   double rows = 0;
   for (const Candidate& candidate : candidates) {
     const DraftState& state = *candidate.state;
@@ -206,7 +206,7 @@ AdaptiveLengths::Choice AdaptiveLengths::expected(std::span<const Candidate> can
   return result;
 }
 
-void AdaptiveLengths::probe(std::span<const Candidate> candidates, const Choice& best) {
+void AdaptiveLengths::probe(std::span<const Candidate> candidates, const LengthChoice& best) {
   if (best.rate() <= 0 || probe_zeros(candidates, best)) return;
   if (best.most > 0 && steps_since_without_ >= kStepsBetween && probe_all(candidates, best, Probe::kWithout)) return;
   std::int32_t rows = num_candidates_;
@@ -217,7 +217,7 @@ void AdaptiveLengths::probe(std::span<const Candidate> candidates, const Choice&
 
 // Requests one draft for each sequence without drafts, if the budget covers all of them together: a step's fixed cost
 // of drafting is then paid once.
-bool AdaptiveLengths::probe_zeros(std::span<const Candidate> candidates, const Choice& best) {
+bool AdaptiveLengths::probe_zeros(std::span<const Candidate> candidates, const LengthChoice& best) {
   std::vector<DraftState*> probed;
   double catch_up = 0;
   const auto probe_those = [&](const auto& wanted) {
@@ -228,7 +228,7 @@ bool AdaptiveLengths::probe_zeros(std::span<const Candidate> candidates, const C
       state.length = 1;
       catch_up += kind_of(state).catch_up_s * state.num_unseen;
     }
-    const Choice with = expected(candidates);
+    const LengthChoice with = expected(candidates);
     return std::max(0.0, with.seconds + catch_up - with.tokens / best.rate());
   };
   const auto give_up = [&] {
@@ -261,7 +261,7 @@ bool AdaptiveLengths::probe_zeros(std::span<const Candidate> candidates, const C
 }
 
 // Probes a step of the whole batch without drafts, or with all drafts that it can use.
-bool AdaptiveLengths::probe_all(std::span<const Candidate> candidates, const Choice& best, Probe probe) {
+bool AdaptiveLengths::probe_all(std::span<const Candidate> candidates, const LengthChoice& best, Probe probe) {
   const bool with_drafts = probe == Probe::kLonger;
   bool differs = false;
   std::vector<std::int32_t> before;
@@ -274,7 +274,7 @@ bool AdaptiveLengths::probe_all(std::span<const Candidate> candidates, const Cho
     differs = differs || length != state.length;
     state.length = length;
   }
-  const Choice other = expected(candidates);
+  const LengthChoice other = expected(candidates);
   const double loss = std::max(0.0, other.seconds + catch_up - other.tokens / best.rate());
   const bool may_turn_out_best =
       with_drafts ? loss <= kWorthAProbe * best.seconds : other.rate() >= kPlausible * best.rate();

@@ -1,7 +1,8 @@
 // runtime/speculation/adaptive_lengths.hpp: chooses how many drafts each sequence is asked for, so that the expected
 // tokens per second are highest, by measured acceptance and times. It decides when tokens come, never which tokens.
 //
-//   Choice   Finds the lengths k of all sequences that maximise expected tokens / expected time of a step. The tokens
+//   LengthChoice   Finds the lengths k of all sequences that maximise expected tokens / expected time of a step. The
+//   tokens
 //            are the sum of 1 + yield (r1 + r1 r2 + ... + r1..rk) over the sequences, where r is the acceptance rate
 //            by position. The time is that of a step with as many rows, and of drafting as many tokens.
 //   Start    No step is spent on measurements alone. Costs of a new shape are estimated from other shapes. Without any
@@ -79,7 +80,7 @@ class AdaptiveLengths {
     std::int32_t num_unseen = 0;    // tokens that the proposer has to catch up with in this step
   };
   enum class Probe { kNone, kWithout, kLonger };
-  struct Choice {
+  struct LengthChoice {
     double tokens = 0, seconds = 0;
     std::int32_t most = 0;  // drafts of one sequence
     std::size_t num_items = 0;
@@ -100,13 +101,13 @@ class AdaptiveLengths {
   void end_choice(std::span<const Candidate> candidates);
   void ask_nobody();
   void collect_items(std::span<const Candidate> candidates);
-  Choice best_choice(std::int32_t most);
-  double seconds_of(double num_rows, std::int32_t most) const;  // of the kinds' num_drafting
-  Choice expected(std::span<const Candidate> candidates);       // of the current lengths
+  LengthChoice best_choice(std::int32_t most);
+  double seconds_of(double num_rows, std::int32_t most) const;   // of the kinds' num_drafting
+  LengthChoice expected(std::span<const Candidate> candidates);  // of the current lengths
   void find_best(std::span<const Candidate> candidates);
-  void probe(std::span<const Candidate> candidates, const Choice& best);
-  bool probe_zeros(std::span<const Candidate> candidates, const Choice& best);
-  bool probe_all(std::span<const Candidate> candidates, const Choice& best, Probe probe);
+  void probe(std::span<const Candidate> candidates, const LengthChoice& best);
+  bool probe_zeros(std::span<const Candidate> candidates, const LengthChoice& best);
+  bool probe_all(std::span<const Candidate> candidates, const LengthChoice& best, Probe probe);
 
   TimeTable step_costs_{24};  // over (sequences, rows), without drafting, of steps in which all sequences decode
   std::map<std::uint32_t, Kind> kinds_;

@@ -29,7 +29,7 @@ using LtConfig = std::array<std::int32_t, 9>;
 constexpr std::size_t kConfigSplitK = 3, kConfigReduction = 4;
 
 // The algorithm for a shape; nullopt means the kernel of linear_mma.hpp.
-using Choice = std::optional<LtConfig>;
-using Choices = std::map<LinearShape, Choice>;
+using AlgorithmChoice = std::optional<LtConfig>;
+using AlgorithmChoices = std::map<LinearShape, AlgorithmChoice>;
 
 }  // namespace mortise::cuda

@@ -27,7 +27,7 @@ std::vector<LtConfig> candidates(AlgorithmTrial& trial) {
 
 }  // namespace
 
-Choice search_algorithm(AlgorithmTrial& trial) {
+AlgorithmChoice search_algorithm(AlgorithmTrial& trial) {
   std::vector<std::pair<float, LtConfig>> timed;
   for (const LtConfig& config : candidates(trial)) {
     const float time = trial.time(config, 1);

@@ -9,6 +9,6 @@
 namespace mortise::cuda {
 
 // Returns nullopt if no algorithm has the right bits.
-Choice search_algorithm(AlgorithmTrial& trial);
+AlgorithmChoice search_algorithm(AlgorithmTrial& trial);
 
 }  // namespace mortise::cuda

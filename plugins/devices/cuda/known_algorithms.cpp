@@ -88,8 +88,8 @@ char known_algorithm_digit(std::size_t place) {
   return kDigits[place];
 }
 
-Choices shipped_choices(int multiprocessors, std::size_t cublaslt) {
-  Choices choices;
+AlgorithmChoices shipped_choices(int multiprocessors, std::size_t cublaslt) {
+  AlgorithmChoices choices;
   if (multiprocessors != kMeasuredMultiprocessors || cublaslt != kMeasuredCublasLt) return choices;
   for (const ShippedShape& shape : kShipped) {
     for (std::size_t i = 0; i < shape.by_rows.size() && i < kRowBuckets.size(); ++i) {

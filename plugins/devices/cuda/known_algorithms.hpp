@@ -18,6 +18,6 @@ char known_algorithm_digit(std::size_t place);
 // The choices for products of common models (bench/kernels/cuda_algorithm_table.cpp lists them). Empty unless GPU and
 // version of cuBLASLt are those that were measured: elsewhere the same numbers may mean slower or missing kernels, and
 // a search finds better ones in milliseconds.
-Choices shipped_choices(int multiprocessors, std::size_t cublaslt);
+AlgorithmChoices shipped_choices(int multiprocessors, std::size_t cublaslt);
 
 }  // namespace mortise::cuda

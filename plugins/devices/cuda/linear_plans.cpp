@@ -161,7 +161,7 @@ LinearPlans::Plan& LinearPlans::plan_for(const LinearArgs& args, bool bias, cuda
   lt_->loading->wait();
   for (const auto& [early, with_bias] : std::exchange(early_, {})) plan_for(early, with_bias, stream);
   auto plan = std::make_unique<Plan>();
-  const Choice choice = choose(shape, args, stream);
+  const AlgorithmChoice choice = choose(shape, args, stream);
   if (choice) {
     plan->matmul = std::make_unique<LtMatmul>(lt_->functions, lt_->handle, shape);
     plan->config = *choice;
@@ -176,10 +176,10 @@ std::string LinearPlans::describe(const LinearShape& shape) const {
   return known->second->matmul == nullptr ? "linear_mma" : text_of(known->second->config);
 }
 
-std::optional<Choice> LinearPlans::known_choice(const LinearShape& shape, AlgorithmTrial& trial) {
-  std::optional<Choice> shipped;
+std::optional<AlgorithmChoice> LinearPlans::known_choice(const LinearShape& shape, AlgorithmTrial& trial) {
+  std::optional<AlgorithmChoice> shipped;
   if (const auto found = shipped_.find(shape); found != shipped_.end()) shipped = found->second;
-  for (const std::optional<Choice>& choice : {shipped, cache_->find(shape)}) {
+  for (const std::optional<AlgorithmChoice>& choice : {shipped, cache_->find(shape)}) {
     if (!choice) continue;
     // Split-K is refused even if the trial's bits agree: they may agree for the trial's numbers only.
     if (!*choice || (!splits_k(**choice) && trial.equal_bits(**choice))) return choice;
@@ -197,14 +197,14 @@ void LinearPlans::tell_search() {
           cache_->place());
 }
 
-Choice LinearPlans::choose(const LinearShape& shape, const LinearArgs& args, cudaStream_t stream) {
+AlgorithmChoice LinearPlans::choose(const LinearShape& shape, const LinearArgs& args, cudaStream_t stream) {
   try {
     LtMatmul matmul(lt_->functions, lt_->handle, shape);
     AlgorithmTrial trial(matmul, shape, args, lt_->workspace.reserve(kWorkspaceBytes, stream, kWhere), kWorkspaceBytes,
                          stream);
-    if (const std::optional<Choice> known = known_choice(shape, trial)) return *known;
+    if (const std::optional<AlgorithmChoice> known = known_choice(shape, trial)) return *known;
     tell_search();
-    const Choice found = search_algorithm(trial);
+    const AlgorithmChoice found = search_algorithm(trial);
     cache_->keep(shape, found);
     return found;
   } catch (const Failure& failure) {

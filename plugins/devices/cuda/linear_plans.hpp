@@ -54,7 +54,7 @@ class LinearPlans {
   // For tests: the algorithm of a shape that has run; the number of searches; a replacement for the shipped choices.
   std::string describe(const LinearShape& shape) const;
   int num_searched() const { return num_searched_; }
-  void set_shipped(Choices choices) { shipped_ = std::move(choices); }
+  void set_shipped(AlgorithmChoices choices) { shipped_ = std::move(choices); }
 
  private:
   struct Lt;
@@ -62,16 +62,16 @@ class LinearPlans {
   Plan& plan_for(const LinearArgs& args, bool bias, cudaStream_t stream);
   // Whether linear_mma serves this product because cuBLASLt is not loaded yet.
   bool comes_too_early(const LinearArgs& args, bool bias, cudaStream_t stream);
-  Choice choose(const LinearShape& shape, const LinearArgs& args, cudaStream_t stream);
+  AlgorithmChoice choose(const LinearShape& shape, const LinearArgs& args, cudaStream_t stream);
   // The shipped choice or that of an earlier start, if its bits are right.
-  std::optional<Choice> known_choice(const LinearShape& shape, AlgorithmTrial& trial);
+  std::optional<AlgorithmChoice> known_choice(const LinearShape& shape, AlgorithmTrial& trial);
   void tell_search();
   void log(std::int32_t level, const std::string& text) const;
 
   const mortise_host* host_;
   std::unique_ptr<Lt> lt_;  // null: no cuBLASLt, linear_mma serves everything
   std::unique_ptr<TuningCache> cache_;
-  Choices shipped_;
+  AlgorithmChoices shipped_;
   int num_searched_ = 0;
   std::map<LinearShape, std::unique_ptr<Plan>> plans_;
   // Products that ran before cuBLASLt was loaded, with or without a bias.

@@ -45,13 +45,13 @@ void TuningCache::read(const std::filesystem::path& path) {
   }
 }
 
-std::optional<Choice> TuningCache::find(const LinearShape& shape) const {
+std::optional<AlgorithmChoice> TuningCache::find(const LinearShape& shape) const {
   const auto found = choices_.find(shape);
   if (found == choices_.end()) return std::nullopt;
   return found->second;
 }
 
-void TuningCache::keep(const LinearShape& shape, const Choice& choice) {
+void TuningCache::keep(const LinearShape& shape, const AlgorithmChoice& choice) {
   if (!option_.enabled) return;
   choices_[shape] = choice;
   unwritten_ = true;

@@ -37,10 +37,10 @@ class TuningCache {
   void add_checkpoint(const std::filesystem::path& folder);
 
   // The choice of an earlier start, or nullopt. Files that were read first take precedence.
-  std::optional<Choice> find(const LinearShape& shape) const;
+  std::optional<AlgorithmChoice> find(const LinearShape& shape) const;
   // Keeps a choice for later starts. A model adds dozens of choices at its start, so the file is written at most a few
   // times a second.
-  void keep(const LinearShape& shape, const Choice& choice);
+  void keep(const LinearShape& shape, const AlgorithmChoice& choice);
   // "in PATH", or the reason why nothing is stored.
   std::string place() const;
 
@@ -53,7 +53,7 @@ class TuningCache {
   const TuningOption option_;
   const mortise_host* const host_;
   std::vector<std::filesystem::path> paths_;  // the files to write
-  Choices choices_;
+  AlgorithmChoices choices_;
   bool unwritten_ = false, told_ = false;
   std::chrono::steady_clock::time_point written_at_{};
 };

@@ -33,7 +33,7 @@ std::int64_t integer(const json& entry, const char* name, std::int64_t least, st
   return value.get<std::int64_t>();
 }
 
-Choice read_choice(const json& value) {
+AlgorithmChoice read_choice(const json& value) {
   if (value.is_null()) return std::nullopt;
   LtConfig config{};
   if (!value.is_array() || value.size() != config.size()) {
@@ -65,7 +65,7 @@ std::string tuning_file_name(const TuningKey& key) {
          ".json";
 }
 
-Choices read_tuning(const fs::path& path, const TuningKey& key) {
+AlgorithmChoices read_tuning(const fs::path& path, const TuningKey& key) {
   std::error_code error;
   if (!fs::exists(path, error)) return {};
   if (!fs::is_regular_file(path, error) || fs::file_size(path, error) > kMaxBytes) {
@@ -74,7 +74,7 @@ Choices read_tuning(const fs::path& path, const TuningKey& key) {
   std::ifstream file(path);
   std::stringstream text;
   text << file.rdbuf();
-  Choices choices;
+  AlgorithmChoices choices;
   try {
     const json all = json::parse(text.str());
     if (integer(all, "version", 0, INT32_MAX) != kVersion || all.at("gpu") != key.gpu ||
@@ -93,7 +93,7 @@ Choices read_tuning(const fs::path& path, const TuningKey& key) {
   return choices;
 }
 
-void write_tuning(const fs::path& path, const TuningKey& key, const Choices& choices) {
+void write_tuning(const fs::path& path, const TuningKey& key, const AlgorithmChoices& choices) {
   json all = {{"version", kVersion}, {"gpu", key.gpu}, {"driver", key.driver}, {"cublaslt", key.cublaslt}};
   all["choices"] = json::array();
   for (const auto& [shape, choice] : choices) {

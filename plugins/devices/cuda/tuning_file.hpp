@@ -21,9 +21,9 @@ std::optional<std::filesystem::path> user_tuning_folder();
 std::string tuning_file_name(const TuningKey& key);
 
 // Reads the file; empty if there is none. Throws std::runtime_error that says what is wrong with the file.
-Choices read_tuning(const std::filesystem::path& path, const TuningKey& key);
+AlgorithmChoices read_tuning(const std::filesystem::path& path, const TuningKey& key);
 
 // Replaces the file as a whole. Throws std::runtime_error.
-void write_tuning(const std::filesystem::path& path, const TuningKey& key, const Choices& choices);
+void write_tuning(const std::filesystem::path& path, const TuningKey& key, const AlgorithmChoices& choices);
 
 }  // namespace mortise::cuda

@@ -1,6 +1,6 @@
 // Swaps with verify_steps: what is equal comes in with its state, what differs in a bit or breaks a rule is refused
 // with the place, and the tokens of what runs stay in both cases.
-// Covers: runtime/engine/shadow_drafting runtime/execution/{attention_pair,difference,side_run}
+// Covers: runtime/engine/candidate_drafting runtime/execution/{attention_pair,difference,side_run}
 #include <gmock/gmock.h>
 
 #include <algorithm>

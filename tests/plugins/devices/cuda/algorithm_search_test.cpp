@@ -22,7 +22,7 @@ constexpr LinearShape kDown8B = {4096, 14336, false, false, 64};
 constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;
 
 TEST(ShippedChoices, AreKnownAlgorithmsWithoutSplitK) {
-  const Choices choices = shipped_choices(kMeasuredMultiprocessors, kMeasuredCublasLt);
+  const AlgorithmChoices choices = shipped_choices(kMeasuredMultiprocessors, kMeasuredCublasLt);
   EXPECT_TRUE(choices.contains(kDown8B));
   const auto known = known_algorithms();
   for (const auto& [shape, choice] : choices) {
@@ -96,7 +96,7 @@ class CudaAlgorithms : public OnGpu {
 };
 
 TEST_F(CudaAlgorithms, ShippedChoicesHaveTheBits) {
-  const Choices choices = shipped_choices(multiprocessors_, lt_->cublasLtGetVersion());
+  const AlgorithmChoices choices = shipped_choices(multiprocessors_, lt_->cublasLtGetVersion());
   if (choices.empty()) GTEST_SKIP() << "no algorithms come with the program for this GPU or cuBLASLt";
   const Array<std::uint8_t> workspace(kWorkspaceBytes);
   int num_checked = 0;

@@ -243,8 +243,8 @@ TEST(TuningFile, WhatIsWrittenIsRead) {
   const test::TempFolder folder;
   const auto path = folder.path() / "tuning.json";
   const TuningKey key = {"NVIDIA H200", 13000, 130100};
-  const Choices choices = {{{4096, 288, true, false, 16}, LtConfig{66, 10, 35, 1, 0, 0, 3, 0, 2}},
-                           {{8, 8, false, true, 1}, std::nullopt}};
+  const AlgorithmChoices choices = {{{4096, 288, true, false, 16}, LtConfig{66, 10, 35, 1, 0, 0, 3, 0, 2}},
+                                    {{8, 8, false, true, 1}, std::nullopt}};
   write_tuning(path, key, choices);
   EXPECT_EQ(read_tuning(path, key), choices);
 }

@@ -18,7 +18,7 @@ namespace mortise::cuda {
 namespace {
 
 constexpr LinearShape kShape = {4096, 288, true, false, 16};
-const Choice kChoice = LtConfig{66, 10, 35, 1, 0, 0, 3, 0, 2};
+const AlgorithmChoice kChoice = LtConfig{66, 10, 35, 1, 0, 0, 3, 0, 2};
 
 class TuningCacheTest : public testing::Test {
  protected:
@@ -42,7 +42,7 @@ class TuningCacheTest : public testing::Test {
     return value == nullptr ? std::nullopt : std::optional<std::string>(value);
   }
   // What a start finds.
-  std::optional<Choice> found(const TuningOption& option, const std::filesystem::path& checkpoint = {}) {
+  std::optional<AlgorithmChoice> found(const TuningOption& option, const std::filesystem::path& checkpoint = {}) {
     TuningCache cache(key_, option, &host_);
     if (!checkpoint.empty()) cache.add_checkpoint(checkpoint);
     return cache.find(kShape);

@@ -329,7 +329,7 @@ INSTANTIATE_TEST_SUITE_P(
         Mix{"WholeDrafts", {.num_blocks = 24, .token_budget = 32, .max_lookahead = 5, .whole_drafts = true}},
         Mix{"Priorities", {.num_blocks = 20, .num_priorities = 3}},
         Mix{"Prefixes", {.num_blocks = 32, .num_prefixes = 5}},
-        Mix{"NestedPrefixesInFlight", {.num_blocks = 32, .num_prefixes = 5, .nested = true, .hides_followers = true}},
+        Mix{"NestedPrefixesInFlight", {.num_blocks = 32, .num_prefixes = 5, .nested = true, .holds_back = true}},
         Mix{"OneSequence", {.seq_budget = 1}},
         Mix{"BlocksOfOneToken", {.num_blocks = 200, .block_size = 1, .token_budget = 16}},
         Mix{"All",

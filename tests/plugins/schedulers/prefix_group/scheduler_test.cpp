@@ -55,14 +55,14 @@ Report run(SimulatedEngine& engine) {
 }
 
 SimulationOptions roomy() {
-  return {.num_blocks = 4096, .token_budget = 2048, .seq_budget = 64, .hides_followers = true};
+  return {.num_blocks = 4096, .token_budget = 2048, .seq_budget = 64, .holds_back = true};
 }
 
 // The pool holds a quarter of the prefixes, which fcfs computes again and again.
 TEST(PrefixGroup, EachPrefixIsComputedOnceHoweverTheRequestsCome) {
   for (const bool hides : {false, true}) {
     SimulationOptions options = roomy();
-    options.hides_followers = hides;
+    options.holds_back = hides;
     options.num_blocks = 16 * 512 / 16 / 4;
     SimulatedEngine grouped(prefix_group(), options, 1);
     options.percent_replaced = 100;
@@ -173,7 +173,7 @@ TEST(PrefixGroup, AHintKeepsRequestsTogetherThatShareNothing) {
 TEST(PrefixGroup, RequestsOfDifferentHintsAreNoGroupAlthoughTheyShareAPrefix) {
   SimulationOptions options = roomy();
   options.seq_budget = 2;
-  options.hides_followers = false;
+  options.holds_back = false;
   SimulatedEngine engine(prefix_group(), options, 1);
   std::vector<int32_t> hints;
   for (SimulatedRequest& request : draw_groups(engine, 1, 12, 64, 20, 3)) {
@@ -235,7 +235,7 @@ TEST(PrefixGroup, PromptsAndDecodesAreMixedAlthoughTheyComeApart) {
 
 TEST(PrefixGroup, WithoutAPrefixCacheAGroupWaitsOnceAndRunsBesideItself) {
   SimulationOptions options = roomy();
-  options.prefix_cache = options.hides_followers = false;
+  options.prefix_cache = options.holds_back = false;
   SimulatedEngine engine(prefix_group(), options, 1);
   for (SimulatedRequest& request : draw_groups(engine, 1, 16, 200, 20, 8)) engine.submit(std::move(request));
   EXPECT_LT(run(engine).steps, 20);  // 16 and more: each waits for the one before it
@@ -289,17 +289,13 @@ INSTANTIATE_TEST_SUITE_P(
         Mix{"Priorities", {.num_blocks = 20, .num_priorities = 3, .num_prefixes = 2}},
         Mix{"Prefixes", {.num_blocks = 32, .num_prefixes = 5}},
         Mix{"NestedPrefixes", {.num_blocks = 32, .num_prefixes = 8, .nested = true}},
-        Mix{"NestedPrefixesInFlight", {.num_blocks = 32, .num_prefixes = 8, .nested = true, .hides_followers = true}},
-        Mix{"Hints", {.num_blocks = 32, .num_prefixes = 3, .num_groups = 4, .hides_followers = true}},
+        Mix{"NestedPrefixesInFlight", {.num_blocks = 32, .num_prefixes = 8, .nested = true, .holds_back = true}},
+        Mix{"Hints", {.num_blocks = 32, .num_prefixes = 3, .num_groups = 4, .holds_back = true}},
         Mix{"NoPrefixCache", {.num_blocks = 32, .num_prefixes = 5, .prefix_cache = false}},
         Mix{"OneSequence", {.seq_budget = 1, .num_prefixes = 5, .nested = true}},
         Mix{"BlocksOfOneToken", {.num_blocks = 200, .block_size = 1, .token_budget = 16, .num_prefixes = 4}},
         Mix{"PlansReplaced",
-            {.num_blocks = 24,
-             .num_priorities = 2,
-             .num_prefixes = 4,
-             .hides_followers = true,
-             .percent_replaced = 20}},
+            {.num_blocks = 24, .num_priorities = 2, .num_prefixes = 4, .holds_back = true, .percent_replaced = 20}},
         Mix{"All",
             {.num_blocks = 18,
              .block_size = 8,
@@ -310,7 +306,7 @@ INSTANTIATE_TEST_SUITE_P(
              .num_prefixes = 6,
              .nested = true,
              .num_groups = 2,
-             .hides_followers = true,
+             .holds_back = true,
              .percent_replaced = 5}}),
     [](const auto& info) { return info.param.name; });
 

@@ -65,7 +65,7 @@ class Watch {
 TEST(Starvation, AGroupThatNeverEndsGivesWay) {
   constexpr int32_t kBudget = 32;
   SimulatedEngine engine(scheduler_under_test(),
-                         {.num_blocks = 256, .token_budget = kBudget, .seq_budget = 4, .hides_followers = true}, 1);
+                         {.num_blocks = 256, .token_budget = kBudget, .seq_budget = 4, .holds_back = true}, 1);
   const std::vector<int32_t> prefix = engine.draw_tokens(320);
   Watch watch(engine, kBudget);
   const auto submit = [&](SimulatedRequest request) {
@@ -105,7 +105,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         Mix{"Groups", {.num_blocks = 64, .token_budget = 16, .seq_budget = 4, .num_prefixes = 4}, 6},
         Mix{"GroupsInFlight",
-            {.num_blocks = 64, .token_budget = 16, .seq_budget = 4, .num_prefixes = 4, .hides_followers = true},
+            {.num_blocks = 64, .token_budget = 16, .seq_budget = 4, .num_prefixes = 4, .holds_back = true},
             6},
         Mix{"Nested",
             {.num_blocks = 64,
@@ -113,7 +113,7 @@ INSTANTIATE_TEST_SUITE_P(
              .seq_budget = 4,
              .num_prefixes = 12,
              .nested = true,
-             .hides_followers = true},
+             .holds_back = true},
             8},
         Mix{"Hints", {.num_blocks = 64, .token_budget = 8, .seq_budget = 3, .num_prefixes = 3, .num_groups = 3}, 8},
         Mix{"Priorities",

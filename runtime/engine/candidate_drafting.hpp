@@ -1,6 +1,6 @@
-// runtime/engine/shadow_drafting.hpp: runs a candidate's proposers beside the serving proposers. The candidate observes
-// the same tokens and proposes in each step. Its drafts are checked and compared with the tokens that follow, but never
-// run. The sequences do not change. Engine's thread only.
+// runtime/engine/candidate_drafting.hpp: runs a candidate's proposers beside the serving proposers. The candidate
+// observes the same tokens and proposes in each step. Its drafts are checked and compared with the tokens that follow,
+// but never run. The sequences do not change. Engine's thread only.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +18,9 @@ namespace mortise {
 
 // The candidate's proposers and the drafts that are not judged yet. Invariant: outside its calls every sequence has the
 // draft state of the serving proposers. Engine's thread only.
-class ShadowDrafting {
+class CandidateDrafting {
  public:
-  explicit ShadowDrafting(std::unique_ptr<Drafting> candidate) : candidate_(std::move(candidate)) {}
+  explicit CandidateDrafting(std::unique_ptr<Drafting> candidate) : candidate_(std::move(candidate)) {}
 
   // Asks for as many drafts as each sequence could use, whatever the plan grants.
   void propose(const mortise_step& step, std::span<const ScheduledSequence> scheduled);
@@ -43,8 +43,8 @@ class ShadowDrafting {
   void judge(const Sequence& sequence);
 
   std::unique_ptr<Drafting> candidate_;
-  std::unordered_map<std::uint64_t, std::deque<Pending>>
-      pending_;  // by sequence; drafts whose tokens have not all come yet
+  // By sequence: drafts whose tokens have not all come yet.
+  std::unordered_map<std::uint64_t, std::deque<Pending>> pending_;
   std::int32_t num_drafting_ = 0;
   VerifiedFigures::Drafts figures_;
 };

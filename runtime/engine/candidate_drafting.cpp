@@ -1,4 +1,4 @@
-#include "engine/shadow_drafting.hpp"
+#include "engine/candidate_drafting.hpp"
 
 #include <limits>
 #include <utility>
@@ -40,7 +40,7 @@ class Stage {
 
 }  // namespace
 
-void ShadowDrafting::propose(const mortise_step& step, std::span<const ScheduledSequence> scheduled) {
+void CandidateDrafting::propose(const mortise_step& step, std::span<const ScheduledSequence> scheduled) {
   std::deque<Stage> stages;
   std::vector<ScheduledSequence> own;
   for (const ScheduledSequence& item : scheduled) {
@@ -57,8 +57,8 @@ void ShadowDrafting::propose(const mortise_step& step, std::span<const Scheduled
   }
 }
 
-void ShadowDrafting::observe(std::span<const StepOutcome> outcomes, std::span<const std::uint64_t> ended,
-                             const mortise_tensor* hidden) {
+void CandidateDrafting::observe(std::span<const StepOutcome> outcomes, std::span<const std::uint64_t> ended,
+                                const mortise_tensor* hidden) {
   for (const StepOutcome& outcome : outcomes) judge(*outcome.sequence);
   for (const std::uint64_t id : ended) pending_.erase(id);
   std::deque<Stage> stages;
@@ -67,7 +67,7 @@ void ShadowDrafting::observe(std::span<const StepOutcome> outcomes, std::span<co
 }
 
 // Counts the drafts that are now known to be accepted or rejected. Drafts behind a rejected one are rejected too.
-void ShadowDrafting::judge(const Sequence& sequence) {
+void CandidateDrafting::judge(const Sequence& sequence) {
   const auto found = pending_.find(sequence.id);
   if (found == pending_.end()) return;
   std::erase_if(found->second, [&](const Pending& pending) {
@@ -84,7 +84,7 @@ void ShadowDrafting::judge(const Sequence& sequence) {
   });
 }
 
-VerifiedFigures::Drafts ShadowDrafting::figures() const {
+VerifiedFigures::Drafts CandidateDrafting::figures() const {
   VerifiedFigures::Drafts figures = figures_;
   figures.seconds = drafts_of(*candidate_).seconds;
   return figures;
