@@ -60,7 +60,7 @@ LinearIntArgs int_product(const Matrix& x, const mortise_weight& weight, const C
   return args;
 }
 
-// The copy engine needs rows of x at multiples of 16 bytes: others are copied first.
+// TMA needs rows of x that begin at multiples of 16 bytes; other matrices are copied first.
 void align_rows(mortise_device& device, LinearFp8Args& args, cudaStream_t on) {
   if (reinterpret_cast<std::uintptr_t>(args.x) % 16 == 0 && args.x_stride % 8 == 0) return;
   const std::int64_t stride = (args.format.k + 7) / 8 * 8;

@@ -1,5 +1,5 @@
-// plugins/kernels/cuda/fp8_rows.cuh: E4M3 numbers as the operands of tensor cores, rounding to them, and rows of x as
-// the copy engine takes them.
+// plugins/kernels/cuda/fp8_rows.cuh: E4M3 numbers (widening to operands of tensor cores, rounding to E4M3) and copies
+// of rows of x to shared memory by TMA.
 #pragma once
 
 #include <cstdint>

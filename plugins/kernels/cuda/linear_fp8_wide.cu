@@ -33,7 +33,7 @@ struct Shape {
   static constexpr int kHalfBytes = kTileRows * kFp8Swizzled * 2;  // of x, for half a chunk
   static constexpr int kRowBytes = 2 * kHalfBytes;
   static constexpr int kChunkBytes = fp8_chunk_bytes(kGrouped);
-  // Rows of x begin at multiples of 1024 bytes, as the swizzle of the copy engine requires.
+  // Rows of x begin at multiples of 1024 bytes, as the swizzle of TMA requires.
   static constexpr int kPlaceBytes = (kRowBytes + kPanels * kChunkBytes + 1023) / 1024 * 1024;
   static constexpr int kPlaces = kSharedBytes / kPlaceBytes < kMostPlaces ? kSharedBytes / kPlaceBytes : kMostPlaces;
   static_assert(kPlaces >= 2 && kPanels * kFp8Panel <= kFp8Columns);
@@ -165,8 +165,8 @@ class Tile {
     fetch(fragments[0]);
 #pragma unroll 1
     for (int chunk = 0; chunk < args_.chunks; chunk += 2) {
-      multiply(fragments[0], fragments[1], chunk > 0, chunk + 1 < args_.chunks);
-      if (chunk + 1 < args_.chunks) multiply(fragments[1], fragments[0], true, chunk + 2 < args_.chunks);
+      multiply(fragments[0], fragments[1], chunk);
+      if (chunk + 1 < args_.chunks) multiply(fragments[1], fragments[0], chunk + 1);
     }
     if constexpr (!kGrouped) {
       const float* const scales = args_.scales + args_.linear.first_column + column_;
@@ -189,19 +189,19 @@ class Tile {
     place_.advance();
   }
 
-  // `adds`: without groups, to the sums of the chunks before.
-  __device__ __forceinline__ void multiply(const Fragments<kGrouped>& here, Fragments<kGrouped>& next, bool adds,
-                                           bool more) {
+  // Multiplies chunk number `chunk`, whose fragments are `here`, and meanwhile fetches the following chunk into `next`.
+  // Without groups, all but the first chunk are added to the sums of the chunks before.
+  __device__ __forceinline__ void multiply(const Fragments<kGrouped>& here, Fragments<kGrouped>& next, int chunk) {
     const std::uint64_t b = matrix(rows_, 0, 1024);
     const std::uint32_t mine = free_;
     begin_products();
 #pragma unroll
     for (int step = 0; step < kFp8Steps; ++step) {
       row_product(d_, here.a[step], moved(b, step / 4 * S::kHalfBytes + step % 4 * kFp8Step * 2),
-                  step > 0 || (!kGrouped && adds));
+                  step > 0 || (!kGrouped && chunk > 0));
     }
     commit_products();
-    if (more) fetch(next);
+    if (chunk + 1 < args_.chunks) fetch(next);
     wait_products();
     hold(d_);
     __syncwarp();

@@ -5,9 +5,12 @@
 // Order: d from 0, steps of sixteen k, which wgmma adds as mma.sync does; groups ascending, fma with the scale, by one
 // thread for each element of y.
 // Cost: 2 m n k operations in bf16. Each block widens the weights of its tile, so they are widened once for 128 rows,
-// or 256 with one scale a row and many rows. REQUIRES: as linear_fp8_stream.hpp. Errors: the cudaError_t of the launch;
-// cudaErrorNotSupported if the driver has no tensor maps. Launches on `stream`, never waits, allocates nothing. Oracle:
-// reference/linear_fp8.hpp, bitwise (tests/plugins/devices/cuda/fp8_weights_test.cpp).
+// or 256 with one scale a row and many rows.
+// REQUIRES: as linear_fp8_stream.hpp.
+// Errors: the cudaError_t of the launch; cudaErrorNotSupported if the driver has no tensor maps.
+// Launches on `stream`, never waits, allocates nothing.
+// Source: PTX ISA, wgmma; OCP 8-bit Floating Point Specification, E4M3. Oracle: reference/linear_fp8.hpp, bitwise
+// (tests/plugins/devices/cuda/fp8_weights_test.cpp).
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -30,7 +30,7 @@ struct Shape {
   static constexpr int kPanels = kGroups * kWarpgroupPanels;
   static constexpr int kRowBytes = kTileRows * kIntChunk;
   static constexpr int kChunkBytes = int_chunk_bytes(kBits, kSetsOfChunk);
-  // Rows of q begin at multiples of 1024 bytes, as the swizzle of the copy engine requires.
+  // Rows of q begin at multiples of 1024 bytes, as the swizzle of TMA requires.
   static constexpr int kPlaceBytes = (kRowBytes + kPanels * kChunkBytes + 1023) / 1024 * 1024;
   static constexpr int kPlaces = kSharedBytes / kPlaceBytes < kMostPlaces ? kSharedBytes / kPlaceBytes : kMostPlaces;
   static_assert(kIntRowsPadded % kTileRows == 0);

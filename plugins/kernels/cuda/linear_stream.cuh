@@ -1,9 +1,9 @@
 // plugins/kernels/cuda/linear_stream.cuh: the common part of the kernels of linear_stream.hpp: pieces of weights that
-// the copy engine loads, and the elements of y that a lane writes.
+// TMA loads, and the elements of y that a lane writes.
 //
 // Weights are the a operand of the instruction (sixteen columns of y, a "tile"), rows of x the b operand. One lane
 // requests a whole piece (cp.async.bulk.tensor). Requested row by row, a piece would cost its warp 900 cycles, more
-// than multiplying it. The copy engine permutes 16-byte units so that ldmatrix reads from all banks ("128-byte
+// than multiplying it. TMA permutes 16-byte units so that ldmatrix reads from all banks ("128-byte
 // swizzle"): a piece is [depth / 64][rows][64], with unit u of row r at u ^ (r % 8).
 #pragma once
 

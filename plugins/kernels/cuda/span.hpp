@@ -217,29 +217,39 @@ cudaError_t span_decode(const SpanArgs& args, const SpanWork& work, cudaStream_t
 // most `num_blocks` blocks take the runs in turn; best is one per multiprocessor, with the longest runs first.
 cudaError_t span_prefill(const SpanArgs& args, const SpanRun* runs, std::int32_t num_runs, std::int32_t num_blocks,
                          cudaStream_t stream);
-// Merges the partials of each tile from left to right, and writes out = O / sum:
+// Merges the partials of each tile, and writes out = O / sum in bf16:
 //   m' = max(m, m2);  left = 2^(m - m'), right = 2^(m2 - m');  O = fma(O2, right, O * left), sum likewise
-// `counts` is in device memory, so that the launch is the same for every batch of a bucket. Memory bound: reads each
-// partial once. Oracle: a fold on the host, bitwise (tests/plugins/attention/span_cuda/merge_test.cpp).
+// where (m, sum, O) is the result so far and (m2, sum2, O2) the next partial.
+//   partials       f32 [rows, head_dim]   SpanMerge names the rows of a tile
+//   partial_stats  float2 [rows]          maximum and sum
+//   merges, counts in device memory       counts there, so that the launch is the same for every batch of a bucket
+// Order: partials of a row from left to right, each operation in f32; columns and rows are independent.
+// Cost: memory bound, reads each partial once. Errors: as above.
+// Source: online softmax, arXiv:1805.02867. Oracle: a fold on the host, bitwise
+// (tests/plugins/attention/span_cuda/merge_test.cpp).
 cudaError_t span_merge(const SpanArgs& args, const SpanMerge* merges, const SpanMergeCounts* counts,
                        std::int32_t num_blocks, cudaStream_t stream);
 
-// Normalises q and k (optional), rotates them (optional), and writes K and V to their slots (NaN and zeros if V is not
-// finite). Changes q in place. Equations and order: those of kernels/cpu/rows/norm.hpp and rope.hpp, by head.
-// Cost: memory bound, reads q, k and v once.
+// Norms and rotates each head of q and k (both optional), and writes K and V to their slots. Changes q in place.
+//   norm:   inv = 1 / sqrt(sum(x^2) / head_dim + eps);  x = round(weight * round(x * inv))
+//   rope:   x0' = round(x0 cos - x1 sin),  x1' = round(x1 cos + x0 sin), for pairs as `interleaved` says
+//   write:  K = k, V = v;  if any element of v's head is not finite: K = NaN and V = +0
+//   cache in int8 or E4M3: each head of K and V as bytes with one f32 scale (docs/numerics.md, "A cache in int8")
+// Order: that of kernels/cpu/rows/norm.hpp and rope.hpp: sixteen chains and a tree for the sum, rope without fma.
+// Cost: memory bound, reads q, k and v once. Errors: as above; head_dim is one of kSpanHeadDims.
 // Source: RMS norm, arXiv:1910.07467; rope, arXiv:2104.09864.
 // Oracle: the scalar references of kernels/cpu, bitwise (tests/plugins/attention/span_cuda/append_test.cpp).
 struct SpanAppend {
-  Bf16Bits* q;
+  Bf16Bits* q;  // [num_tokens, num_heads, head_dim]; strides are in elements
   std::int64_t q_row_stride, q_head_stride;
-  const Bf16Bits* k;
+  const Bf16Bits* k;  // [num_tokens, layout.num_kv_heads, head_dim]
   std::int64_t k_row_stride, k_head_stride;
-  const Bf16Bits* v;
+  const Bf16Bits* v;  // like k
   std::int64_t v_row_stride, v_head_stride;
   std::int32_t num_tokens, num_heads;
-  const std::int32_t* positions;
-  const std::int64_t* slots;  // negative: not written
-  const float *cos, *sin;     // [positions, rotary_dim / 2]; null: no rope
+  const std::int32_t* positions;  // [num_tokens]
+  const std::int64_t* slots;      // [num_tokens]; negative: not written
+  const float *cos, *sin;         // [positions, rotary_dim / 2]; null: no rope
   std::int32_t rotary_dim;
   bool interleaved;
   const Bf16Bits *q_norm, *k_norm;  // [head_dim]; null: none

@@ -1,4 +1,5 @@
-// plugins/kernels/cuda/tensor_map.hpp: descriptions of matrices in global memory (CUtensorMap) for the copy engine.
+// plugins/kernels/cuda/tensor_map.hpp: descriptions of matrices in global memory (CUtensorMap) for TMA, the
+// tensor memory accelerator, which copies pieces of them to shared memory without threads.
 #pragma once
 
 #include <cuda.h>

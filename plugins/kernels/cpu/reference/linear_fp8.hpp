@@ -1,4 +1,4 @@
-// plugins/kernels/cpu/reference/linear_fp8.hpp: the scalar form of linear_fp8 and of weights made E4M3
+// plugins/kernels/cpu/reference/linear_fp8.hpp: the scalar form of linear_fp8 and of the quantising of weights to E4M3
 // (docs/numerics.md, "Linear with FP8 weights"). linear_fp8/linear_fp8.cpp, linear_fp8/amx.cpp and linear_fp8/pack.cpp
 // equal it bit by bit.
 #pragma once
