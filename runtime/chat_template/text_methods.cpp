@@ -207,9 +207,13 @@ Value is_all(Runtime& runtime, const Value& self, Arguments& arguments) {
   return find_test(wanted == Case::kLower ? "lower" : "upper")(runtime, self, arguments);
 }
 
-// Pads with `fill` to a width in characters, on the left or the right. A sign stays in front of zeros.
-template <bool left, bool zeros>
+enum class Padding { kRight, kLeft, kZeros };
+
+// Pads to a width in characters: on the right or the left with the given character, or on the left with zeros, which a
+// sign stays in front of.
+template <Padding how>
 Value padded(Runtime& runtime, const Value& self, Arguments& arguments) {
+  constexpr bool zeros = how == Padding::kZeros, left = how != Padding::kRight;
   const Parameters of(arguments, "ljust, rjust or zfill", {"width", "fillchar"});
   const auto size = static_cast<std::int64_t>(count_characters(text(self).bytes()));
   of.at(0);
@@ -269,9 +273,9 @@ Method find_text_method(std::string_view name) {
       {"isalnum", consists_of<is_letter_or_digit>},
       {"islower", is_all<Case::kLower>},
       {"isupper", is_all<Case::kUpper>},
-      {"ljust", padded<false, false>},
-      {"rjust", padded<true, false>},
-      {"zfill", padded<true, true>}};
+      {"ljust", padded<Padding::kRight>},
+      {"rjust", padded<Padding::kLeft>},
+      {"zfill", padded<Padding::kZeros>}};
   const auto at = kMethods.find(name);
   return at == kMethods.end() ? nullptr : at->second;
 }

@@ -25,19 +25,23 @@ void embed_copies_rows(Subject& subject) {
   });
 }
 
-// rms_norm or layer_norm of x, with the sum with `residual` if there is one.
+enum class NormKind { kRms, kLayer, kLayerWithBias };
+enum class NormOut { kOfItsOwn, kIsX };  // where a norm writes its rows
+
+// rms_norm or layer_norm of x. With `residual`, first residual := residual + x, and then the norm of residual.
 struct Norm {
   const DeviceBench& bench;
   bool is_layer_norm;
   Matrix weight, bias;
   DeviceWeight weight_on, bias_on;
 
-  Norm(const DeviceBench& of, bool layer_norm, std::int64_t n, bool has_bias)
-      : bench(of), is_layer_norm(layer_norm), weight(of.draw(1, n)), bias(of.draw(1, n)) {
+  Norm(const DeviceBench& of, NormKind kind, std::int64_t n)
+      : bench(of), is_layer_norm(kind != NormKind::kRms), weight(of.draw(1, n)), bias(of.draw(1, n)) {
     weight_on = prepare_vector(of.device, weight);
-    if (has_bias) bias_on = prepare_vector(of.device, bias);
+    if (kind == NormKind::kLayerWithBias) bias_on = prepare_vector(of.device, bias);
   }
-  Matrix operator()(const Matrix& x, Matrix* residual, bool in_place) const {
+  Matrix operator()(const Matrix& x, Matrix* residual = nullptr, NormOut where = NormOut::kOfItsOwn) const {
+    const bool in_place = where == NormOut::kIsX;
     const DeviceMatrix in(bench.device, x), out(bench.device, zeros(bench.dtype, x.rows, x.columns));
     const DeviceMatrix sum(bench.device, residual == nullptr ? x : *residual);
     mortise_norm_args args{};
@@ -79,30 +83,31 @@ Matrix sum_of(const DeviceBench& bench, const Matrix& a, const Matrix& b) {
   return sum;
 }
 
-void norms_are_right(const DeviceBench& bench, bool is_layer_norm) {
-  const char* const name = is_layer_norm ? "layer_norm" : "rms_norm";
+void norms_are_right(const DeviceBench& bench, const std::vector<NormKind>& kinds) {
+  const char* const name = kinds[0] == NormKind::kRms ? "rms_norm" : "layer_norm";
   for (const std::int64_t n : {1, 16, 33, 200, 1000}) {
-    for (const bool has_bias : {false, true}) {
-      if (has_bias && !is_layer_norm) continue;
-      const Norm norm(bench, is_layer_norm, n, has_bias);
+    for (const NormKind kind : kinds) {
+      const Norm norm(bench, kind, n);
       const Matrix x = bench.draw(17, n, 3);
-      const Matrix found = norm(x, nullptr, false);
+      const Matrix found = norm(x);
       expect_like(bench, norm.expected(x), found, name);
-      expect_equal(found, norm(x, nullptr, true), "a norm gives other bits where out is x");
+      expect_equal(found, norm(x, nullptr, NormOut::kIsX), "a norm gives other bits where out is x");
       Matrix residual = bench.draw(17, n, 3);
       const Matrix sum = sum_of(bench, x, residual);
-      expect_like(bench, norm.expected(sum), norm(x, &residual, false), "a norm with a residual");
+      expect_like(bench, norm.expected(sum), norm(x, &residual), "a norm with a residual");
       expect_like(bench, sum, residual, "the residual of a norm");
-      const auto compute = [&](const Matrix& some) { return norm(some, nullptr, false); };
+      const auto compute = [&](const Matrix& some) { return norm(some); };
       expect_independent(bench, x, found, compute, "a norm: a row changes with the other rows");
     }
   }
 }
 void rms_norm(Subject& subject) {
-  in_each_type(subject, [](const DeviceBench& bench) { norms_are_right(bench, false); });
+  in_each_type(subject, [](const DeviceBench& bench) { norms_are_right(bench, {NormKind::kRms}); });
 }
 void layer_norm(Subject& subject) {
-  in_each_type(subject, [](const DeviceBench& bench) { norms_are_right(bench, true); });
+  in_each_type(subject, [](const DeviceBench& bench) {
+    norms_are_right(bench, {NormKind::kLayer, NormKind::kLayerWithBias});
+  });
 }
 
 void activations(Subject& subject) {
@@ -181,20 +186,20 @@ void rows_are_moved(Subject& subject) {
 // NaN and infinity in one row stay in that row, and a NaN that is stored is the canonical one.
 void norms_keep_odd_numbers_in_their_row(Subject& subject) {
   in_each_type(subject, [](const DeviceBench& bench) {
-    const Norm norm(bench, false, 64, false);
+    const Norm norm(bench, NormKind::kRms, 64);
     const Matrix sound = bench.draw(9, 64);
     Matrix x = sound;
     x.row(4)[10] = MORTISE_NAN;
     x.row(6)[3] = MORTISE_INFINITY;
     const std::vector<std::int64_t> others = {0, 1, 2, 3, 5, 7, 8};
-    expect_equal(norm(sound, nullptr, false).rows_at(others), norm(x, nullptr, false).rows_at(others),
+    expect_equal(norm(sound).rows_at(others), norm(x).rows_at(others),
                  "rms_norm: NaN or infinity in a row changes another row");
   });
 }
 
 void wrong_shapes_are_refused(Subject& subject) {
   in_each_type(subject, [](const DeviceBench& bench) {
-    const Norm norm(bench, false, 32, false);
+    const Norm norm(bench, NormKind::kRms, 32);
     const DeviceMatrix wide(bench.device, zeros(bench.dtype, 4, 48)), right(bench.device, zeros(bench.dtype, 4, 32));
     const auto& [device, table, perform] = bench.device;
     mortise_norm_args args{};
