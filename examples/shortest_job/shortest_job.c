@@ -128,7 +128,7 @@ static mortise_status create(const mortise_host* host, const mortise_create_args
                              mortise_error* error) {
   *instance = NULL;
   if (!MORTISE_HAS(args, option_reader)) {
-    return fail(error, MORTISE_FAILED_PRECONDITION, "create", "the host gives no option_reader; use one of ABI 0.6");
+    return fail(error, MORTISE_FAILED_PRECONDITION, "create", "the host provides no option_reader; use a host of ABI 0.6");
   }
   shortest_job* const self = host->allocate(host, sizeof *self, _Alignof(shortest_job));
   *instance = self;

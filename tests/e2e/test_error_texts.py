@@ -18,7 +18,7 @@ UNREACHABLE = {
     "the block pool is smaller than the checked plan": "a fault of the engine",
     "the templates of plugins are neither in {} nor in {}; install Mortise again": "the tests run where the source tree is",
     "{}; and it could not go back to the sizes of before: {}": "no part of ours refuses sizes that it had",
-    "bind comes first": "a fault of the engine",
+    "call bind first": "a fault of the engine",
     "the instance is not active": "the same",
     "plan was not called for this step": "the same",
     "no sequence can run, although submit() checked that each fits alone": "the same",

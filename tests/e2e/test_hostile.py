@@ -25,7 +25,7 @@ def changed_demo(tmp_path):
     ({"head_dim": 0}, "head_dim is 0; expected an integer from 1 to 4096"),
     ({"head_dim": -2}, "head_dim is -2"),
     ({"head_dim": 1.5}, "head_dim is 1.5"),
-    ({"hidden_size": 2**22}, "expected [4096, 4194304] after config.json"),
+    ({"hidden_size": 2**22}, "expected [4096, 4194304] according to config.json"),
     ({"hidden_size": 2**31}, "hidden_size is 2147483648; expected an integer from 1 to 4194304"),
     ({"intermediate_size": 2**63}, "intermediate_size is 9223372036854775808"),
     ({"num_attention_heads": 0}, "num_attention_heads is 0"),

@@ -3,15 +3,15 @@
  * Data
  *  - Structs hold fixed-width integers, floats and pointers only. Strings are UTF-8. `const char*` is NUL-terminated;
  *    mortise_string_view is not.
- *  - Every struct and table begins with `uint32_t struct_size`, the size that its writer knew, and `uint32_t flags`, 0
- *    unless the header defines bits. Both grow at the tail only. A reader copies min(struct_size, its own size) into a
- *    zeroed local. A writer of an out-struct never writes past the struct_size that the caller set. A table may lack
- *    slots at its tail, or hold NULL there; MORTISE_HAS tests a slot. A slot is required unless its comment says
- *    otherwise.
+ *  - Every struct and table begins with `uint32_t struct_size`, the size in its writer's headers, and `uint32_t
+ *    flags`, 0 unless the header defines bits. Structs and tables grow at the tail only. A reader copies
+ * min(struct_size, its own size) into a zeroed local. A writer of an out-struct never writes past the struct_size that
+ * the caller set. A table may lack slots at its tail, or hold NULL there; MORTISE_HAS tests a slot. A slot is required
+ * unless its comment says otherwise.
  *
  * Ownership
  *  - The caller owns every struct, array and string that it passes. They are valid during the call only; the callee
- *    copies what it needs later. Data behind `const` is read-only. Where a comment names a longer life, that one holds.
+ *    copies what it needs later. A comment says so where something lives longer. Data behind `const` is read-only.
  *  - The caller provides the memory for results. The host copies what a plugin returns before it calls it again. In an
  *    in/out struct a plugin writes only the fields that the header names; the host ignores changes to the pointers.
  *  - The side that allocates memory frees it. A handle lives until the function that destroys it, which has the word
@@ -41,12 +41,13 @@
  *  - [control] and [step] calls to one instance never overlap.
  *  - created: between create and destroy while not active. active: between activate and deactivate.
  *
- * Versions. The major is part of the entry's name, see plugin.h. In version 0.x a host takes plugins that were built
+ * Versions. The major is part of the entry's name, see plugin.h. In version 0.x a host accepts plugins that were built
  * with its own minor or with the one before (MORTISE_ABI_OLDEST_MINOR), and refuses all others. This works because a
  * minor only adds: fields at the tail of structs, slots at the tail of tables, extensions. A required slot that a minor
  * adds is required of plugins of that minor only. mortise/struct_sizes.h has each struct's size at each minor: a reader
- * that requires a field compares struct_size with the size at the minor that it needs, never with its own sizeof. What
- * is marked DRAFT has no users yet, and may change without these rules. CHANGES.md says what each minor changed. */
+ * that requires a field compares struct_size with the size at the minor that it needs, never with its own sizeof.
+ * Anything marked DRAFT has no users yet, and may change without these rules. CHANGES.md says what each minor changed.
+ */
 #ifndef MORTISE_ABI_H
 #define MORTISE_ABI_H
 
@@ -63,7 +64,7 @@
 
 #define MORTISE_ABI_MAJOR 0u
 #define MORTISE_ABI_MINOR 6u
-#define MORTISE_ABI_OLDEST_MINOR 5u /* of plugins that a host of this minor takes */
+#define MORTISE_ABI_OLDEST_MINOR 5u /* the oldest minor of plugins that a host of this minor accepts */
 
 /* True if `table`, a pointer to a table, is large enough to hold `slot` and the slot is not NULL. */
 #define MORTISE_HAS(table, slot) \

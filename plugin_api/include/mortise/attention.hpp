@@ -1,9 +1,10 @@
 // mortise/attention.hpp: C++ helpers for attention plugins. Not part of the ABI: compiled into the plugin, like
 // plugin.hpp. C++20. Since 0.5.
-//   PagedKv              the cache that bind() gives, and the checks of every step against it
+//   PagedKv              the KV cache that bind() gives, and checks of every step against it
 //   AttentionComponent   builds the component of an attention from a C++ class:
-//     constexpr mortise_component kMine = mortise::AttentionComponent<Mine>::component("mine", "...", kOptionsSchema,
-//     ...); MORTISE_PLUGIN("example.mine", "Example", "1.0.0", "Apache-2.0", &kMine)
+//     constexpr mortise_component kMine =
+//         mortise::AttentionComponent<Mine>::component("mine", "...", kOptionsSchema, "my-numerics/1", capabilities);
+//     MORTISE_PLUGIN("example.mine", "Example", "1.0.0", "Apache-2.0", &kMine)
 #pragma once
 
 #include <algorithm>
@@ -16,8 +17,8 @@
 
 namespace mortise {
 
-// A schema for attentions whose one option is block_size. The host reads the option too, because it owns the blocks;
-// the plugin gets the value from bind().
+// An options schema for attentions whose only option is block_size. The host reads the option, because it owns the
+// blocks; the plugin gets the value from bind().
 inline constexpr const char* kBlockSizeSchema = R"({
   "$schema": "http://json-schema.org/draft-07/schema#",
   "type": "object",
@@ -33,7 +34,7 @@ inline constexpr const char* kBlockSizeSchema = R"({
 })";
 
 // Throws UNIMPLEMENTED unless the query heads are a multiple of the KV heads and block_size is one of kBlockSizeSchema.
-// A value of 0 is not known yet and not checked.
+// A value of 0 means that it is not known yet; it is not checked.
 inline void require_paged_shape(const char* where, const mortise_model_dims& dims, int32_t block_size) {
   if (dims.num_heads < 0 || dims.num_kv_heads < 0 ||
       (dims.num_kv_heads != 0 && dims.num_heads % dims.num_kv_heads != 0)) {
@@ -43,7 +44,7 @@ inline void require_paged_shape(const char* where, const mortise_model_dims& dim
   }
   if (block_size != 0 && block_size != 16 && block_size != 32 && block_size != 64 && block_size != 128) {
     throw Failure(MORTISE_UNIMPLEMENTED, where,
-                  "block_size " + std::to_string(block_size) + " is none of 16, 32, 64, 128");
+                  "block_size is " + std::to_string(block_size) + "; expected 16, 32, 64 or 128");
   }
 }
 
@@ -54,18 +55,20 @@ inline void require_layout_arguments(const mortise_model_dims& dims, int32_t kv_
   }
 }
 
-// q, k, v or out of a step: [rows, heads, head_dim].
+// The data of q, k, v or out of a step, [rows, heads, head_dim].
 struct AttentionHeads {
   void* data;
   int64_t row_stride, head_stride;  // elements
 };
 
-// The paged KV cache of one model, as bind() gives it. The checks throw INVALID_ARGUMENT (FAILED_PRECONDITION for a
-// call before bind or plan) and name the function, the sequence or row, and the fault: an attention that reads through
-// wrong arrays gives one sequence the tokens of another.
+// The paged KV cache of one model, as bind() gives it, and checks of the arrays of each step: an attention that reads
+// through wrong arrays gives one sequence the tokens of another. The checks throw INVALID_ARGUMENT, or
+// FAILED_PRECONDITION for a call before bind or plan. The message names the function, the sequence or row, and the
+// fault. An object is for one thread at a time.
 class PagedKv {
  public:
-  // `layout` is the plugin's for these arguments; `alignment` in bytes is what its kernels need.
+  // `layout` is what the plugin's kv_layout() gives for these arguments. `alignment` is the alignment of the KV memory
+  // that its kernels need, in bytes.
   void bind(const mortise_attention_bind_args& args, const mortise_kv_layout& layout, std::size_t alignment);
 
   const mortise_model_dims& dims() const { return dims_; }
@@ -74,27 +77,29 @@ class PagedKv {
   std::size_t block_bytes() const { return block_bytes_; }
   std::byte* data() const { return data_; }  // null before bind
 
-  // The different widths of sliding windows of the layers; 0: no window. A plan is made for each.
+  // The distinct widths of the layers' sliding windows; 0: no window. An attention makes a plan for each.
   const std::vector<int32_t>& windows() const { return windows_; }
-  // Index into windows() of a layer. REQUIRES: 0 <= layer < num_layers.
+  // The index in windows() of a layer's window. REQUIRES: 0 <= layer < num_layers.
   std::size_t window_index(int32_t layer) const { return window_index_[static_cast<std::size_t>(layer)]; }
 
   void require_bound(const char* where) const {
-    if (data_ == nullptr) throw Failure(MORTISE_FAILED_PRECONDITION, where, "bind comes first");
+    if (data_ == nullptr) throw Failure(MORTISE_FAILED_PRECONDITION, where, "call bind first");
   }
-  // Block tables, slots and positions of all sequences, and the slots of padding rows.
+  // Checks block tables, slots and positions of all sequences, and the slots of padding rows.
   void check_batch(const mortise_batch& batch) const;
-  // The prefix groups; for attentions with MORTISE_CAP_CASCADE.
+  // Checks the prefix groups; for attentions with MORTISE_CAP_CASCADE.
   void check_groups(const mortise_batch& batch) const;
-  // The arguments of copy_blocks().
+  // Checks the arguments of copy_blocks().
   void check_copies(const int32_t* from, const int32_t* to, int32_t num_copies) const;
-  // The tensor must be [num_rows, num_heads, head_dim] of the model's dtype; `name` is q, k, v or out.
+  // Checks that the tensor is [num_rows, num_heads, head_dim] of the model's dtype, and returns its data. `name` is the
+  // tensor's name in messages: q, k, v or out.
   AttentionHeads heads(const mortise_tensor& tensor, const char* where, const char* name, int32_t num_heads,
                        int64_t num_rows) const;
-  // Checks append's rope; the result has rotary_dim 0 if there is none.
+  // Checks and returns append's rope. Without a rope, the result has rotary_dim 0.
   mortise_rope rope(const mortise_append_args& args) const;
 
-  // plan() calls set_planned(); append() and run() call require_planned().
+  // A plugin's plan() calls set_planned(); its append() and run() call require_planned(), which throws if plan() was
+  // not called for this step.
   void set_planned(const mortise_batch& batch) { planned_step_ = batch.step_id, planned_ = true; }
   void clear_planned() { planned_ = false; }
   bool is_planned() const { return planned_; }
@@ -124,8 +129,9 @@ inline void PagedKv::bind(const mortise_attention_bind_args& args, const mortise
     invalid("bind", "attention_scale " + std::to_string(dims.attention_scale) + " is not a positive number");
   }
   if (args.num_blocks < 1 || args.kv_bytes / layout.bytes_per_block < static_cast<uint64_t>(args.num_blocks)) {
-    invalid("bind", std::to_string(args.kv_bytes) + " bytes do not hold " + std::to_string(args.num_blocks) +
-                        " blocks of " + std::to_string(layout.bytes_per_block));
+    invalid("bind", "kv_bytes is " + std::to_string(args.kv_bytes) + ", too small for " +
+                        std::to_string(args.num_blocks) + " blocks of " + std::to_string(layout.bytes_per_block) +
+                        " bytes");
   }
   if (reinterpret_cast<std::uintptr_t>(args.kv) % alignment != 0) {
     invalid("bind", "kv is not aligned to " + std::to_string(alignment) + " bytes");
@@ -151,9 +157,9 @@ inline void PagedKv::check_sequence(const mortise_batch& batch, int32_t seq) con
   const int32_t begin = batch.cu_seqlens_q[seq], end = batch.cu_seqlens_q[seq + 1], seq_len = batch.seq_lens[seq];
   if (begin > end || begin < 0 || end > batch.num_tokens) wrong("cu_seqlens_q does not ascend to num_tokens");
   if (seq_len == 0) return;
-  if (seq_len < end - begin) wrong("seq_len is less than its rows");
+  if (seq_len < end - begin) wrong("seq_len is smaller than its number of rows");
   const int32_t needed = (seq_len - 1) / block_size_ + 1;
-  if (needed > batch.max_blocks) wrong("seq_len is beyond its row of block_table");
+  if (needed > batch.max_blocks) wrong("block_table has too few entries for its seq_len");
   const int32_t* blocks = batch.block_table + static_cast<std::ptrdiff_t>(seq) * batch.max_blocks;
   for (int32_t i = 0; i < needed; ++i) {
     if (blocks[i] < 0 || blocks[i] >= num_blocks_) wrong("block " + std::to_string(blocks[i]) + " is not in the pool");
@@ -162,13 +168,13 @@ inline void PagedKv::check_sequence(const mortise_batch& batch, int32_t seq) con
     const int32_t position = seq_len - (end - row);
     if (batch.positions[row] != position) wrong("positions do not end at seq_len - 1");
     const int64_t slot = static_cast<int64_t>(blocks[position / block_size_]) * block_size_ + position % block_size_;
-    if (batch.slot_mapping[row] != slot) wrong("slot_mapping and block_table differ");
+    if (batch.slot_mapping[row] != slot) wrong("slot_mapping does not match block_table");
   }
 }
 
 inline void PagedKv::check_batch(const mortise_batch& batch) const {
   if (batch.block_size != block_size_) {
-    invalid("plan", "the batch has block_size " + std::to_string(batch.block_size) + ", the cache " +
+    invalid("plan", "the batch has block_size " + std::to_string(batch.block_size) + ", but the cache has " +
                         std::to_string(block_size_));
   }
   if (batch.cu_seqlens_q[0] != 0 || batch.cu_seqlens_q[batch.num_seqs] != batch.num_tokens) {
@@ -193,7 +199,7 @@ inline void PagedKv::check_group(const mortise_batch& batch, int32_t group, std:
   if (parent < -1 || parent >= group) wrong("its parent does not come before it");
   const int32_t before = parent < 0 ? 0 : batch.group_shared_tokens[parent];
   if (shared <= before || shared % block_size_ != 0)
-    wrong("its shared tokens are not whole blocks beyond its parent's");
+    wrong("its shared tokens must be whole blocks, and more than its parent's");
   // The parent's check has compared the blocks of its shared tokens.
   const int32_t first_block = before / block_size_, end_block = shared / block_size_;
   const int32_t* first_table = nullptr;
@@ -203,7 +209,7 @@ inline void PagedKv::check_group(const mortise_batch& batch, int32_t group, std:
     if (seq < 0 || seq >= batch.num_seqs) wrong_run(" is not in the batch");
     // The groups of a run follow each other, each the parent of the next.
     int32_t& innermost = group_of[static_cast<std::size_t>(seq)];
-    if (innermost != parent) wrong_run(" is not in the parent, or in a sibling too");
+    if (innermost != parent) wrong_run(" is not in the parent group, or is also in a sibling group");
     innermost = group;
     const int32_t num_rows = batch.cu_seqlens_q[seq + 1] - batch.cu_seqlens_q[seq];
     if (num_rows < 1 || batch.seq_lens[seq] - num_rows < shared - 1) {
@@ -212,7 +218,7 @@ inline void PagedKv::check_group(const mortise_batch& batch, int32_t group, std:
     const int32_t* table = batch.block_table + static_cast<std::ptrdiff_t>(seq) * batch.max_blocks;
     if (first_table == nullptr) first_table = table;
     if (!std::equal(table + first_block, table + end_block, first_table + first_block)) {
-      wrong_run(" has other blocks than run " + std::to_string(batch.group_seqs[begin]));
+      wrong_run(" does not share its blocks with run " + std::to_string(batch.group_seqs[begin]));
     }
   }
 }
@@ -240,17 +246,17 @@ inline AttentionHeads PagedKv::heads(const mortise_tensor& tensor, const char* w
                                      int32_t num_heads, int64_t num_rows) const {
   const auto wrong = [&](const std::string& why) { invalid(where, std::string(name) + " " + why); };
   if (tensor.dtype != dims_.dtype) {
-    wrong("has dtype code " + std::to_string(tensor.dtype) + ", the model " + std::to_string(dims_.dtype));
+    wrong("has dtype code " + std::to_string(tensor.dtype) + ", but the model has " + std::to_string(dims_.dtype));
   }
   if (tensor.ndim != 3 || tensor.shape[0] != num_rows || tensor.shape[1] != num_heads ||
       tensor.shape[2] != dims_.head_dim) {
     wrong("must be [" + std::to_string(num_rows) + ", " + std::to_string(num_heads) + ", " +
-          std::to_string(dims_.head_dim) + "], is [" + std::to_string(tensor.shape[0]) + ", " +
-          std::to_string(tensor.shape[1]) + ", " + std::to_string(tensor.shape[2]) + "] of " +
+          std::to_string(dims_.head_dim) + "], but is [" + std::to_string(tensor.shape[0]) + ", " +
+          std::to_string(tensor.shape[1]) + ", " + std::to_string(tensor.shape[2]) + "] with " +
           std::to_string(tensor.ndim) + " dimensions");
   }
   if (tensor.stride[2] != 1 || tensor.stride[0] < 0 || tensor.stride[1] < 0) {
-    wrong("must have neighbouring elements within a head");
+    wrong("must be contiguous within a head");
   }
   const int64_t elements =
       num_rows == 0 ? 0 : (num_rows - 1) * tensor.stride[0] + (num_heads - 1) * tensor.stride[1] + dims_.head_dim;
@@ -265,7 +271,7 @@ inline mortise_rope PagedKv::rope(const mortise_append_args& args) const {
   if (args.rope == nullptr) return {};
   const mortise_rope rope = known(args.rope);
   if (rope.rotary_dim < 0 || rope.rotary_dim % 2 != 0 || rope.rotary_dim > dims_.head_dim) {
-    invalid("append", "rotary_dim " + std::to_string(rope.rotary_dim) + " is not even and at most head_dim");
+    invalid("append", "rotary_dim is " + std::to_string(rope.rotary_dim) + "; expected an even number up to head_dim");
   }
   return rope;
 }
@@ -280,13 +286,15 @@ inline void PagedKv::require_planned(const mortise_step& step, const char* where
 // The C functions and the table of one attention class. The class Attention needs
 //   Attention(const mortise_host*, const mortise_create_args&)
 //   static void require_supported(const mortise_model_dims&, int32_t kv_dtype, int32_t block_size)
-//                                              throws Failure with the reason; zeros are not known yet
+//                                 throws a Failure with the reason if it does not serve them; 0: not known yet
 //   mortise_kv_layout kv_layout(const mortise_model_dims&, int32_t kv_dtype, int32_t block_size)
-//   bind, activate, deactivate, plan, append, run, copy_blocks     as in attention.h, by reference
+//   bind, activate, deactivate, plan, append, run, copy_blocks
+//                                 as in attention.h and plugin.h, with references in place of pointers, and throwing
+//                                 a Failure in place of returning a status
 // and may have
-//   static constexpr const char* kDevice       the name of the one device that it runs on, such as "cuda"; without it
-//   the
-//                                              constructor decides by args.device_table
+//   static constexpr const char* kDevice
+//                                 the name of the only device that it runs on, such as "cuda". Without kDevice the
+//                                 constructor looks at args.device_table, and throws if it cannot run on that device
 //   static const void* get_ext(const char* id)
 // attention.h says on which thread each is called. An instance pointer is always an Attention that `create` made. Has
 // no state: every thread tag of attention.h and plugin.h holds as it is.
@@ -323,8 +331,9 @@ class AttentionComponent {
   static void require_device([[maybe_unused]] std::string_view name) {
     if constexpr (requires { Attention::kDevice; }) {
       if (name != Attention::kDevice) {
-        throw Failure(MORTISE_UNIMPLEMENTED, "attention",
-                      std::string("this file serves the device ") + Attention::kDevice + ", not " + std::string(name));
+        throw Failure(
+            MORTISE_UNIMPLEMENTED, "attention",
+            std::string("this file is for the device ") + Attention::kDevice + ", not for " + std::string(name));
       }
     }
   }

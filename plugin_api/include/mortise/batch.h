@@ -1,6 +1,6 @@
 /* mortise/batch.h: the work of one step, as a ragged batch. A row is one token of one sequence. A run is a sequence's
- * consecutive rows in the batch: a prefill chunk, a decode, drafts to verify or a completion to score. The head
- * computes logits for some of the rows.
+ * consecutive rows in the batch: a chunk of a prompt, a decoded token, drafts to verify or a completion to score. The
+ * head computes logits for some of the rows.
  *
  * Every array exists on the host and, as device_*, in the device's memory; the host uploads one packed buffer per step.
  * Models and kernels read the device arrays only, so that a captured graph can be replayed. On a device that uses host
@@ -16,9 +16,9 @@
  * block. num_tokens and num_seqs include padding, num_real_* do not. Nothing reads the results of padding rows.
  *
  * Buckets: MORTISE_BATCH_BUCKET means that the forward pass of this batch is, or may become, a captured graph.
- * num_tokens, num_seqs, max_blocks, max_query_len and max_seq_len are then the bucket's: upper bounds of what the
- * arrays hold. All device arrays except the logit rows have the same addresses each time. Kernel launches may depend on
- * these numbers and addresses only. */
+ * num_tokens, num_seqs, max_blocks, max_query_len and max_seq_len are then the bucket's: upper bounds of the values
+ * in the arrays. All device arrays except the logit rows have the same addresses each time. Kernel launches may depend
+ * on these numbers and addresses only. */
 #ifndef MORTISE_BATCH_H
 #define MORTISE_BATCH_H
 
@@ -60,10 +60,10 @@ typedef struct mortise_batch {
    * tell an attention which blocks it could read once for several runs; it may ignore them. Which tokens a row sees
    * depends on its position and window only, never on groups. The arrays are on the host only.
    *
-   * Group g shares tokens 0 .. group_shared_tokens[g] - 1, whole blocks; so far the block tables of its members are
-   * equal. Each row of a member has position group_shared_tokens[g] - 1 or above, so it sees all shared tokens within
-   * its window. A group has at least two members, ascending and without repetition. Padding is never a member; runs
-   * with equal sequence ids can be.
+   * Group g shares tokens 0 .. group_shared_tokens[g] - 1, which fill whole blocks: up to there the block tables of its
+   * members are equal. Each row of a member has position group_shared_tokens[g] - 1 or above, so it sees all shared
+   * tokens within its window. A group has at least two members, ascending and without repetition. Padding is never a
+   * member; runs with equal sequence ids can be.
    *
    * Groups nest: group_parents[g] is the group that contains g, or -1. A parent comes before its children, has all of
    * their members, and shares fewer tokens than they do. Two groups with the same parent, or both without one, have no
@@ -99,7 +99,7 @@ typedef struct mortise_model_dims {
    * weight_group_size columns (0: the whole row is one group). Part of the numerics id. Since 0.1 */
   int32_t weight_bits;
   int32_t weight_group_size;
-  /* What the bits of weight_bits are: 0, integers; MORTISE_F8_E4M3, with 8 bits. Since 0.6 */
+  /* The type of the stored weights: 0, integers of weight_bits bits; MORTISE_F8_E4M3, with weight_bits 8. Since 0.6 */
   int32_t weight_type;
   int32_t reserved;
 } mortise_model_dims;

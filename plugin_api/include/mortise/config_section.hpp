@@ -11,8 +11,8 @@
 
 namespace mortise {
 
-// Limits for values of a configuration. They are far above any model, and so small that a product of two does not
-// overflow 64 bits, nor a row of one 31 bits.
+// Limits for values of a configuration. They are far above any real model, yet small enough that a product of two of
+// them fits in 64 bits, and the size of a row in 31 bits.
 inline constexpr int64_t kMaxSize = int64_t{1} << 22;
 inline constexpr int64_t kMaxHeadDim = 4096;
 inline constexpr int64_t kMaxLayers = 4096;
@@ -23,19 +23,19 @@ inline constexpr int64_t kMaxPositions = int64_t{1} << 24;  // positions are exa
 // Throws INVALID_ARGUMENT: no model has this value.
 [[noreturn]] inline void invalid_value(const std::string& key, const std::string& found, const std::string& expected);
 
-// The text as one JSON object. Throws INVALID_ARGUMENT if it is none.
+// Parses the text as a JSON object. Throws INVALID_ARGUMENT if it is not one.
 inline nlohmann::json parse_object(std::string_view text);
 
 // Reads a JSON object and checks each value that it reads. A key that is absent or null has no value, as in
-// transformers. Borrows the object. `prefix` stands before each key in messages ("rope_scaling."). A wrong value throws
-// a Failure that names key, value and what was expected.
+// transformers. Borrows the object. Messages put `prefix`, such as "rope_scaling.", before each key. A wrong value
+// throws a Failure that names the key, the value and what was expected.
 class ConfigSection {
  public:
   ConfigSection(const nlohmann::json& object, std::string prefix) : object_(object), prefix_(std::move(prefix)) {}
 
-  // Null: the key has no value.
+  // Returns the key's value, or null if it has none.
   const nlohmann::json* find(const char* key) const;
-  // `absent` is the value of a key that has none; without it the key must be there.
+  // These return the key's value, or `absent` if it has none. Without `absent`, the key must have a value.
   int64_t integer(const char* key, int64_t min, int64_t max) const;
   int64_t integer(const char* key, int64_t min, int64_t max, int64_t absent) const;
   double number(const char* key, double min, double max) const;

@@ -4,9 +4,9 @@
  * Tensors and arrays given to operations are in device memory. The host must not touch it unless
  * mortise_device_info.host_memory is 1. An operation is queued on `stream` and may return before it has run; the caller
  * keeps its tensors until then. On a device with synchronous streams (cpu) it has run when the call returns.
- * An operation creates what else it needs, such as workspaces or the choice of an algorithm, in its first call with
- * shapes of that size. So an operation that has run once may be captured (ext/graph.h). No bit of a row depends on the
- * number, order or content of the other rows. */
+ * The first call of an operation with certain shapes creates everything else that it needs, such as workspaces, and
+ * chooses its algorithm. So an operation that has run once with these shapes may be captured (ext/graph.h). No bit of a
+ * row depends on the number, order or content of the other rows. */
 #ifndef MORTISE_DEVICE_H
 #define MORTISE_DEVICE_H
 
@@ -36,7 +36,7 @@ enum {
 /* A quantised matrix, independent of the checkpoint's packing:
  *   w[n, order[j]] = scales[n, g] * (values[n, j] - zeros[n, g]),  g = j / group_size
  *   w[n, j]        = scales[n, g] * values[n, j]                   with value_type E4M3
- * docs/numerics.md, "Quantised linear" and "Linear with FP8 weights", has the arithmetic. */
+ * docs/numerics.md, "Quantised linear" and "Linear with FP8 weights", specifies the arithmetic. */
 typedef struct mortise_quantized_matrix {
   uint32_t struct_size;
   uint32_t flags;
@@ -48,8 +48,9 @@ typedef struct mortise_quantized_matrix {
   /* Writes rows n0 .. n1 - 1 into the caller's host memory, row-major: values [n1 - n0, k], scales and zeros [n1 - n0,
    * ceil(k / group_size)]. Cannot fail: the host checked the matrix before. [any] since 0.1 */
   void (*read)(void* context, int64_t n0, int64_t n1, uint8_t* values, float* scales, uint8_t* zeros);
-  /* 0: unsigned integers. MORTISE_F8_E4M3: the bits of such numbers, 8 bits, group_size 128 or k, no order; `read`
-   * leaves zeros as they are, and scales are finite. The device refuses values that are NaN. Since 0.6 */
+  /* The type of the values. 0: unsigned integers. MORTISE_F8_E4M3: bytes that hold such numbers; then `bits` is 8,
+   * group_size is 128 or k, order is NULL, scales are finite, and `read` does not write to `zeros`. The device refuses
+   * values that are NaN. Since 0.6 */
   int32_t value_type;
   int32_t reserved;
 } mortise_quantized_matrix;
@@ -63,19 +64,19 @@ typedef struct mortise_weight_source {
   /* [num_parts] in host memory; bf16, f16 or f32; any strides, so that a shard can be a view of a matrix. */
   const mortise_tensor* const* parts;
   int32_t dtype; /* to compute in: MORTISE_BF16 or MORTISE_F32; the device converts */
-  int32_t bits;  /* 0: store the weight in dtype. 8 or 4: store integers of so many bits; for use LINEAR alone */
-  /* With bits: columns that share a scale, as in mortise_quantized_matrix; 0: all K columns. The device quantises
-   * `parts` as docs/numerics.md, "Quantised linear", says. */
+  int32_t bits;  /* 0: store the weight in dtype. 8 or 4: store integers of so many bits, if use is LINEAR only */
+  /* If bits is not 0: how many columns share a scale, as in mortise_quantized_matrix; 0: all K columns. The device
+   * quantises `parts` as docs/numerics.md, "Quantised linear", says. */
   int32_t group_size;
-  /* With bits: 0, or MORTISE_F8_E4M3, as in mortise_quantized_matrix. Parts are quantised to E4M3 with one scale for
-   * each row, so group_size is 0 then. Since 0.6 */
+  /* If bits is not 0: 0 or MORTISE_F8_E4M3, as in mortise_quantized_matrix. The device quantises `parts` to E4M3 with
+   * one scale for each row, so group_size is then 0. Since 0.6 */
   int32_t value_type;
   /* [num_parts] quantised parts, used instead of `parts`; NULL: use `parts`. All have the same order, and the bits,
    * group_size and value_type given above. */
   const mortise_quantized_matrix* const* quantized;
-  /* A key for the file of prepared weights (ext/weight_cache.h): the names of the checkpoint's tensors, and which part
-   * if only a part of one is used. Weights with different contents have different names. Empty: do not keep this weight
-   * in the file. Since 0.1 */
+  /* A key for the file of prepared weights (ext/weight_cache.h): the names of the checkpoint's tensors, and which rows
+   * if only some rows of a tensor are used. Weights with different contents have different names. Empty: do not keep
+   * this weight in the file. Since 0.1 */
   mortise_string_view name;
 } mortise_weight_source;
 
@@ -94,8 +95,8 @@ typedef struct mortise_linear_args {
   int32_t column_begin, column_end; /* 0, 0: all N columns; else multiples of 64, column_end may be N */
   /* 0: none. MORTISE_ACT_*: a gated activation follows, with y the result of the linear:
    *   out[m, n] = act(y[m, n]) * y[m, N / 2 + n],  out [M, N / 2] in x's dtype
-   * column_begin and column_end must be 0. The bits are those of linear into y in x's dtype and then gated_activation,
-   * but y need not go through memory. Since 0.1 */
+   * column_begin and column_end must be 0. The result has the same bits as linear, with y in x's dtype, followed by
+   * gated_activation; but y need not be written to memory. Since 0.1 */
   int32_t gate_activation;
   int32_t reserved;
 } mortise_linear_args;
@@ -161,8 +162,9 @@ typedef struct mortise_sample_args {
   const float* min_ps;          /* <= 0: off */
   const uint64_t* keys;         /* Philox key: hash(seed, choice index) */
   const int64_t* positions;     /* position of the drawn token; with the token id it is the Philox counter */
-  /* Row r has edit_counts[r] edits, from edits[edit_begins[r]] on, in any order, each of a different token. The host
-   * keeps a sequence's edits there from step to step and updates them with scatter_rows. Since 0.5 */
+  /* Row r has edit_counts[r] edits, which begin at edits[edit_begins[r]]: in any order, each for a different token. The
+   * host keeps each sequence's edits in device memory from step to step, and updates them with scatter_rows.
+   * Since 0.5 */
   const mortise_logit_edit* edits;
   const int32_t* edit_begins; /* NULL: no row has edits */
   const int32_t* edit_counts;
@@ -192,7 +194,8 @@ typedef struct mortise_device_table {
   mortise_status (*memory_info)(mortise_device* device, uint64_t* free_bytes, uint64_t* total_bytes);
 
   /* Allocates zero-filled device memory, 256-byte aligned; the caller returns it with `free`. RESOURCE_EXHAUSTED if
-   * there is not enough. Devices that use host memory take pages on first touch. [control] since 0.1 */
+   * there is not enough. On devices that use host memory, a page takes up memory when it is first touched.
+   * [control] since 0.1 */
   mortise_status (*allocate)(mortise_device* device, uint64_t bytes, void** memory, mortise_error* error);
 
   /* Frees memory of `allocate`, after waiting for work that uses it; ignores NULL. [control] since 0.1 */
@@ -241,14 +244,14 @@ typedef struct mortise_device_table {
   mortise_status (*event_synchronize)(mortise_device* device, mortise_event* event, mortise_error* error);
 
   /* Repacks a weight for the device; the caller returns it with free_weight. INVALID_ARGUMENT for a type, shape or
-   * `bits` that the device does not take. [control] since 0.1 */
+   * `bits` that the device does not support. [control] since 0.1 */
   mortise_status (*prepare_weight)(mortise_device* device, const mortise_weight_source* source, mortise_weight** weight,
                                    mortise_error* error);
 
   /* Frees a prepared weight; ignores NULL. [control] since 0.1 */
   void (*free_weight)(mortise_device* device, mortise_weight* weight);
 
-  /* The operations. Shapes that do not fit together are INVALID_ARGUMENT. `out` is the caller's memory. */
+  /* The operations. They return INVALID_ARGUMENT if the shapes do not fit together. `out` is the caller's memory. */
 
   /* Multiplies by the transpose of a weight: see mortise_linear_args. [step] since 0.1 */
   mortise_status (*linear)(mortise_device* device, mortise_stream* stream, const mortise_linear_args* args,
@@ -291,17 +294,17 @@ typedef struct mortise_device_table {
   mortise_status (*sample)(mortise_device* device, mortise_stream* stream, const mortise_sample_args* args,
                            mortise_error* error);
 
-  /* Returns the fixed slice width of head_reduce for max and sum, in columns. [any] since 0.1 */
+  /* Returns the width of the slices of mortise_head_reduce_args, in columns; it never changes. [any] since 0.1 */
   int32_t (*vocab_slice)(mortise_device* device);
 
   /* Returns the table of an extension (ext/parallel.h, ext/graph.h, ext/collective.h, ext/weight_cache.h,
-   * ext/tuning.h), or NULL if there is none. The table lives until the device is destroyed. The same answers as the
-   * component's get_ext, for parts that hold the device. [any] since 0.1 */
+   * ext/tuning.h), or NULL if there is none. The table lives until the device is destroyed. Returns the same as
+   * the component's get_ext; parts that were given the device call this one. [any] since 0.1 */
   const void* (*get_ext)(mortise_device* device, const char* id);
 
-  /* Allocates host memory that `copy` moves at full speed without waiting: page-locked on a GPU, ordinary memory on a
-   * device that uses host memory. The host uses it for the step's upload and download. The caller returns it with
-   * host_free. [control] since 0.2 */
+  /* Allocates host memory that `copy` can read and write at full speed and without blocking: page-locked memory on a
+   * GPU, ordinary memory on a device that uses host memory. The host keeps the arrays of a step in it. The caller
+   * returns it with host_free. [control] since 0.2 */
   mortise_status (*host_allocate)(mortise_device* device, uint64_t bytes, void** memory, mortise_error* error);
 
   /* Frees memory of host_allocate, after waiting for copies that use it; ignores NULL. [control] since 0.2 */

@@ -1,6 +1,6 @@
-// mortise/device.hpp: C++ helpers for plugins that compute on a device: memory and weights with an owner, and matrices
-// for the rows of a step. Not part of the ABI: they are compiled into the plugin, like plugin.hpp. C++20. Since 0.5. An
-// object is for one thread at a time; where a device call fails, a Failure with the device's message is thrown.
+// mortise/device.hpp: C++ helpers for plugins that compute on a device: owners of memory and weights, and matrices for
+// the rows of a step. Not part of the ABI: they are compiled into the plugin, like plugin.hpp. C++20. Since 0.5. An
+// object is for one thread at a time. If a call of the device fails, they throw a Failure with the device's message.
 #pragma once
 
 #include <memory>
@@ -23,15 +23,14 @@ struct WeightDeleter {
 // A weight that the device prepared. Null: the model has no such weight.
 using Weight = std::unique_ptr<mortise_weight, WeightDeleter>;
 
-// What makes the buffers of a step smaller, for the message when there is no memory for them.
+// The advice in the message when there is no memory for the buffers of a step.
 constexpr const char* kLowerBatch = "buffers of a step grow with the scheduler's max_batched_tokens; lower it";
 
-// Owns memory that the device allocated: its own memory, or (pinned) host memory that it copies at full speed. Can be
-// moved.
+// Owns memory that the device allocated: device memory, or pinned host memory. Can be moved.
 class DeviceMemory {
  public:
   DeviceMemory() = default;
-  // Throws Failure. If there is no memory, its message ends with `way_out`: which option lowers the bytes.
+  // Throws Failure. If there is no memory, its message ends with `way_out`, which names the option to change.
   DeviceMemory(DeviceRef owner, uint64_t bytes, const char* way_out = kLowerBatch)
       : DeviceMemory(owner, bytes, way_out, owner.table->allocate, owner.table->free) {}
   // REQUIRES: the device has host_allocate (MORTISE_HAS).
@@ -73,14 +72,15 @@ inline bool has_host_memory(const DeviceRef& ref) {
   return ref.table->describe(ref.device, &info) == MORTISE_OK && info.host_memory != 0;
 }
 
-// A matrix of up to max_rows rows in device memory. Devices take pages when they are touched, so unused rows are free.
+// A matrix of up to max_rows rows in device memory. On a device that uses host memory, rows that no step uses cost no
+// memory.
 class RowBuffer {
  public:
   RowBuffer() = default;
   RowBuffer(DeviceRef owner, int32_t dtype, int64_t max_rows, int64_t columns, const char* way_out = kLowerBatch)
       : dtype_(dtype), columns_(columns) {
-    // If rows begin at multiples of this, they compete for few sets of the cache, and a product that reads 32 rows at a
-    // time always misses. One more cache line per row spreads them.
+    // Rows whose size is a multiple of 1 KiB would map to the same few cache sets, and a product that reads 32 rows at
+    // a time would always miss. One more cache line per row spreads the rows over all sets.
     constexpr int64_t kRoundRowBytes = 1024, kCacheLine = 64;
     const bool spread = has_host_memory(owner) && columns * dtype_bytes(dtype) % kRoundRowBytes == 0;
     stride_ = spread ? columns + kCacheLine / dtype_bytes(dtype) : columns;

@@ -20,8 +20,8 @@ struct mortise_host {
    * MORTISE_LOG_*, other values log an error; the variable MORTISE_LOG=debug shows all levels. [any] since 0.1 */
   void (*log)(const mortise_host* host, int32_t level, mortise_string_view message);
 
-  /* Returns uninitialised host memory, counted as the instance's; the caller gives it back with `free`. NULL if there
-   * is no memory or `alignment` is not a power of two up to 4096. [any] since 0.1 */
+  /* Returns uninitialised host memory, which the host counts as this instance's; the caller returns it with `free`.
+   * NULL if there is no memory or `alignment` is not a power of two up to 4096. [any] since 0.1 */
   void* (*allocate)(const mortise_host* host, uint64_t bytes, uint64_t alignment);
 
   /* Frees memory from `allocate`; ignores NULL. [any] since 0.1 */

@@ -5,8 +5,8 @@
  *   MORTISE_MANIFEST(kModule);
  *
  * at file scope. The module, its components and all their texts must be constants, which the compiler lays out in the
- * file. A host follows the pointers through the file's relocations (ELF, R_*_RELATIVE). A file without a manifest loads
- * as before. Not part of the ABI: loading a plugin never looks at it. Since 0.6 */
+ * file. A host follows the pointers through the file's relocations (ELF, R_*_RELATIVE). A plugin file need not have a
+ * manifest. Not part of the ABI: loading a plugin never looks at it. Since 0.6 */
 #ifndef MORTISE_MANIFEST_H
 #define MORTISE_MANIFEST_H
 

@@ -13,8 +13,8 @@
 //   void head(const mortise_step&, const mortise_tensor& hidden, int32_t vocab_begin, int32_t vocab_end,
 //             const mortise_tensor& logits)
 // and may have
-//   void tell(const mortise_host*) const   writes to the host's log what an operator is to know of a new instance; the
-//                                          host may be null
+//   void tell(const mortise_host*) const   writes to the host's log what an operator should know about a new instance;
+//                                          the host may be null
 // model.h says on which thread each is called. guard() turns an exception into the status and message of the call.
 #pragma once
 
@@ -54,7 +54,7 @@ class ModelComponent {
   static Model& model_of(void* instance) { return *static_cast<Model*>(instance); }
   static Model& model_of(mortise_model* instance) { return *reinterpret_cast<Model*>(instance); }
 
-  // Fills as much of *to as its owner knows.
+  // Fills *to, up to the struct_size that its owner set.
   template <typename T>
   static void fill(T* to, T value) {
     value.struct_size = to->struct_size;
@@ -78,7 +78,7 @@ class ModelComponent {
   static void destroy(void* instance) { delete &model_of(instance); }
   static mortise_status activate(void* instance, const mortise_activate_args* args, mortise_error* error) {
     const mortise_status status = guard(error, "activate", [&] { model_of(instance).activate(known(args)); });
-    if (status != MORTISE_OK) model_of(instance).deactivate();  // half of the buffers are of no use
+    if (status != MORTISE_OK) model_of(instance).deactivate();  // frees what activate had allocated before it failed
     return status;
   }
   static void deactivate(void* instance) { model_of(instance).deactivate(); }

@@ -2,10 +2,10 @@
  * class equals these functions bit by bit; test yours against them, or begin with them. C11 and C++17, all inline. Not
  * part of the ABI: compiled into the plugin. Since 0.6.
  *
- * Numbers are float; with `bf16` they hold values of bfloat16, before and after. Functions that round do so to the type
- * that `bf16` says, and give NaN its one stored form.
- * REQUIRES of all but the conversions: mortise_denormals_off() on this thread, and -ffp-contract=off
- * (mortise_add_plugin sets it). [any thread] */
+ * Numbers are float. With the argument `bf16` not 0, arguments and results hold values of bfloat16. Functions that
+ * round round to the type that `bf16` says, and turn each NaN into the one NaN that is stored. REQUIRES of all but the
+ * conversions: mortise_denormals_off() on this thread, and -ffp-contract=off (mortise_add_plugin sets it). [any thread]
+ */
 #ifndef MORTISE_NUMERICS_H
 #define MORTISE_NUMERICS_H
 
@@ -22,7 +22,8 @@
 
 /* --- the rules for everything --- */
 
-/* Turns denormals off on this thread, with rounding to nearest. Returns what mortise_denormals_restore needs. */
+/* Turns denormals off on this thread, and sets rounding to nearest. Returns the value to pass to
+ * mortise_denormals_restore. */
 static inline uint64_t mortise_denormals_off(void) {
 #if defined(__SSE2__)
   const uint64_t saved = _mm_getcsr();
@@ -130,7 +131,7 @@ static inline float mortise_sqrt(float x) {
 #endif
 }
 
-/* The tree over sixteen lanes. Changes them. */
+/* Adds sixteen lanes as a tree. Overwrites them. */
 static inline float mortise_tree_sum(float lanes[16]) {
   for (int half = 8; half > 0; half /= 2) {
     for (int i = 0; i < half; ++i) lanes[i] = lanes[i] + lanes[i + half];
@@ -241,8 +242,8 @@ static inline float mortise_activation(int32_t activation, float x) {
 
 /* --- rows --- */
 
-/* One output of linear, without the bias: tiles of 32, each with an even and an odd chain. The missing elements of the
- * last tile count as 0 times 0, which makes a zero positive. */
+/* One output of linear, without the bias: tiles of 32, each with an even and an odd chain. Elements that the last tile
+ * lacks count as 0 times 0, which turns a negative zero into a positive one. */
 static inline float mortise_dot(const float* x, const float* w, int64_t n) {
   float acc = 0;
   for (int64_t tile = 0; tile < n; tile += 32) {
@@ -264,12 +265,12 @@ static inline float mortise_inverse_deviation(const float* x, int64_t n, float m
   }
   return 1.0f / mortise_sqrt(mortise_tree_sum(lanes) / (float)n + eps);
 }
-/* x [n] is the row with its residual added and rounded already. `out` may be x. */
+/* RMS norm of the row x [n], to which the residual has already been added and rounded. `out` may be x. */
 static inline void mortise_rms_norm(int bf16, const float* x, const float* weight, float eps, int64_t n, float* out) {
   const float inverse = mortise_inverse_deviation(x, n, 0.0f, eps);
   for (int64_t i = 0; i < n; ++i) out[i] = mortise_round(weight[i] * mortise_round(x[i] * inverse, bf16), bf16);
 }
-/* The same; `bias` may be NULL. */
+/* Layer norm of such a row. `bias` may be NULL. */
 static inline void mortise_layer_norm(int bf16, const float* x, const float* weight, const float* bias, float eps,
                                       int64_t n, float* out) {
   float lanes[16] = {0};
@@ -297,21 +298,22 @@ static inline void mortise_rotate(int bf16, int interleaved, const float* cos, c
 
 enum { MORTISE_SPAN_KEYS = 256 };
 
-/* c of the specification. */
+/* The factor c of docs/numerics.md, "Attention". */
 static inline float mortise_span_scale(float attention_scale) {
   return (float)((double)attention_scale * 1.4426950408889634074);
 }
 
-/* What is written of a token's K and V [head_dim] of a head: a V that is not finite becomes NaN in K and 0 in V. */
+/* Changes a token's K and V [head_dim] of one head as they are written to the cache: if any element of V is not finite,
+ * all of K becomes NaN and all of V becomes 0. */
 static inline void mortise_span_written(float* k, float* v, int64_t head_dim) {
   int finite = 1;
   for (int64_t d = 0; d < head_dim; ++d) finite = finite && v[d] - v[d] == 0;
   for (int64_t d = 0; d < head_dim && !finite; ++d) k[d] = MORTISE_NAN, v[d] = 0;
 }
 
-/* The partial of one span: its maximum, sum and o [head_dim] of the row q [head_dim]. k and v hold keys `first` to
- * `end` - 1 of the span, num_keys x head_dim: those that the row sees. `first_in_span` is the place of the first one,
- * 0 .. 255. `scale` is mortise_span_scale(). REQUIRES: num_keys >= 1. */
+/* Computes the partial of one span for the row q [head_dim]: its maximum, sum and o [head_dim]. k and v [num_keys,
+ * head_dim] hold the keys of the span that the row sees, which are consecutive. `first_in_span`, 0 .. 255, is the place
+ * of the first of them in the span. `scale` is mortise_span_scale(). REQUIRES: num_keys >= 1. */
 static inline void mortise_span_partial(int bf16, const float* q, const float* k, const float* v, int64_t first_in_span,
                                         int64_t num_keys, int64_t head_dim, float scale, float* max, float* sum,
                                         float* o) {
@@ -334,8 +336,8 @@ static inline void mortise_span_partial(int bf16, const float* q, const float* k
   sum[0] = mortise_tree_sum(lanes);
 }
 
-/* out [head_dim] of the row q at `position`. k and v [num_keys, head_dim] hold the keys that it sees, which are the
- * last num_keys of positions 0 .. position. `scratch` has room for 2 * head_dim numbers. */
+/* Computes the attention `out` [head_dim] of the row q at `position`. k and v [num_keys, head_dim] hold the keys that
+ * the row sees: the last num_keys of positions 0 .. position. `scratch` has room for 2 * head_dim numbers. */
 static inline void mortise_attention_row(int bf16, const float* q, const float* k, const float* v, int64_t position,
                                          int64_t num_keys, int64_t head_dim, float scale, float* scratch, float* out) {
   float *o1 = scratch, *o2 = scratch + head_dim, m1 = 0, m2 = 0, sum1 = 0, sum2 = 0;
@@ -394,7 +396,7 @@ static inline void mortise_log_sum_exp(const float* logits, int64_t columns, flo
   }
 }
 
-/* The noise of a token: g of the specification. */
+/* The noise of a token: g of docs/numerics.md, "Sampling". */
 static inline float mortise_noise(uint64_t key, uint64_t position, int32_t token) {
   uint32_t c0 = (uint32_t)position, c1 = (uint32_t)(position >> 32), c2 = (uint32_t)token, c3 = 0;
   uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);

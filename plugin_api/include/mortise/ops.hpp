@@ -55,7 +55,7 @@ class Ops {
     check(table_.linear(step_.device, step_.stream, &args, &error_), error_);
   }
 
-  // With `residual`: residual += x first, and the norm is of that.
+  // With `residual`: first residual += x, then the norm of residual in place of x.
   void rms_norm(const mortise_tensor& x, const mortise_tensor* residual, const Weight& weight, float eps,
                 const mortise_tensor& out) {
     const mortise_norm_args args = norm_args(x, residual, weight, eps, out);
@@ -78,7 +78,7 @@ class Ops {
     check(table_.add(step_.device, step_.stream, &a, &b, &out, &error_), error_);
   }
 
-  // Writes K and V of the step's rows, then out = attention of them.
+  // Writes K and V of the step's rows to the cache, then computes out, the attention of the rows.
   void attention(const mortise_append_args& append, const mortise_tensor& out) {
     const mortise_attention_table& table = *step_.attention_table;
     check(table.append(step_.attention, &step_, &append, &error_), error_);

@@ -3,7 +3,7 @@
  *
  *   int32_t* memory = ...;                                  [2 * view->num_seqs]
  *   mortise_plan_blocks blocks = mortise_plan_blocks_begin(view, memory);
- *   mortise_plan_blocks_preempt(&blocks, victim);           before any waiting one runs
+ *   mortise_plan_blocks_preempt(&blocks, victim);           before any waiting sequence runs
  *   if (mortise_plan_blocks_needed(&blocks, i, end) <= blocks.num_free) mortise_plan_blocks_run(&blocks, i, end);
  *
  * `end` is the number of tokens with KV after the run: where sequence i starts (mortise_plan_start), plus its new
@@ -40,7 +40,7 @@ static inline mortise_plan_blocks mortise_plan_blocks_begin(const mortise_schedu
   return blocks;
 }
 
-/* The number of sequence i's leading tokens that it need not run. */
+/* The number of sequence i's leading tokens that need not run: their KV is computed or cached. */
 static inline int32_t mortise_plan_start(const mortise_schedule_view* view, int32_t i) {
   return view->states[i] == MORTISE_SEQ_RUNNING ? view->num_computed[i] : view->num_cached[i];
 }

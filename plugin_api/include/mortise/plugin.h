@@ -23,8 +23,8 @@
 typedef struct mortise_device mortise_device; /* an instance; see device.h */
 struct mortise_device_table;
 
-/* The pipeline that a part is asked to serve. A field that is not known yet is NULL, empty or 0; do not refuse for it.
- */
+/* The pipeline that a part is asked to serve. A field that is not known yet is NULL, empty or 0; do not refuse the
+ * pipeline because of such a field. */
 typedef struct mortise_query {
   uint32_t struct_size;
   uint32_t flags;
@@ -35,27 +35,27 @@ typedef struct mortise_query {
   int32_t block_size;               /* tokens per KV block */
 } mortise_query;
 
-/* Reads single options, so that a plugin needs no JSON parser. The host provides it. Each function returns OK,
- * NOT_FOUND if the object has no such option or its value is null, or INVALID_ARGUMENT if the value has another type;
- * *value is unchanged unless OK. `name` is the name of a property of the schema. Texts live as long as the reader.
- * Since 0.6 */
+/* Gets the options one by one, so that a plugin needs no JSON parser. The host provides it. `name` is the name of a
+ * property in the options schema. Each function sets *value and returns OK. If the option is absent or null it returns
+ * NOT_FOUND, and if the value has another type INVALID_ARGUMENT; *value is then unchanged. Texts live as long as the
+ * reader. Since 0.6 */
 typedef struct mortise_option_reader {
   uint32_t struct_size;
   uint32_t flags;
   void* context; /* pass it to the functions */
-  /* An integer, also one that is written as 4.0. [any] since 0.6 */
+  /* Gets an integer; 4.0 counts as one. [any] since 0.6 */
   mortise_status (*get_int)(void* context, const char* name, int64_t* value);
 
-  /* Any number. [any] since 0.6 */
+  /* Gets any number. [any] since 0.6 */
   mortise_status (*get_float)(void* context, const char* name, double* value);
 
-  /* 1 for true, 0 for false. [any] since 0.6 */
+  /* Gets a boolean: 1 for true, 0 for false. [any] since 0.6 */
   mortise_status (*get_bool)(void* context, const char* name, int32_t* value);
 
-  /* A text, without quotes; NUL-terminated. [any] since 0.6 */
+  /* Gets a text, without quotes and NUL-terminated. [any] since 0.6 */
   mortise_status (*get_text)(void* context, const char* name, mortise_string_view* value);
 
-  /* A value of any type as JSON, for options that are arrays or objects; NUL-terminated. [any] since 0.6 */
+  /* Gets a value of any type as JSON, NUL-terminated; for options that are arrays or objects. [any] since 0.6 */
   mortise_status (*get_json)(void* context, const char* name, mortise_string_view* value);
 } mortise_option_reader;
 
@@ -161,20 +161,20 @@ typedef struct mortise_module {
 
 #define MORTISE_PLUGIN_ENTRY_NAME "mortise_plugin_entry_v0"
 
-/* Who loads the plugin. Since 0.6 */
+/* The host that loads the plugin. Since 0.6 */
 typedef struct mortise_entry_args {
   uint32_t struct_size;
   uint32_t flags;
   uint32_t abi_minor;        /* of the host: it knows the fields and functions of this minor */
-  uint32_t oldest_abi_minor; /* the host takes plugins of this minor up to abi_minor */
+  uint32_t oldest_abi_minor; /* the host accepts plugins of this minor up to abi_minor */
   const char* host_name;     /* "mortise"; static */
   const char* host_version;  /* static */
 } mortise_entry_args;
 
 /* The one exported symbol. Returns a static description, the same at every call: it may describe fewer components to a
- * host that lacks what they need. NULL refuses the host. Does no work and starts no threads. Hosts before 0.6 passed no
- * argument; they refuse plugins of 0.6, so a plugin that reads `args` only has to survive its own refusal: read it only
- * if you need it. [any] since 0.1 */
+ * host that lacks what they need. NULL refuses the host. Does no work and starts no threads. Hosts before 0.6 pass no
+ * argument, so `args` is then garbage: read it only if you need it, and in a way that cannot crash. (Such hosts call
+ * the function, and then refuse a plugin of 0.6 for its version.) [any] since 0.1 */
 MORTISE_EXTERN_C MORTISE_EXPORT const mortise_module* mortise_plugin_entry_v0(const mortise_entry_args* args);
 
 #endif

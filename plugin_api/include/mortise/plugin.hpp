@@ -88,7 +88,7 @@ inline mortise_error make_error() {
   return error;
 }
 
-// A copy of *from with the fields that both sides know; the others are 0.
+// Returns a copy of *from with the fields that both sides know; all other fields are 0.
 template <typename T>
 T known(const T* from) {
   T to{};
@@ -117,7 +117,7 @@ inline mortise_string_view view(std::string_view text) {
 class Options {
  public:
   explicit Options(const mortise_create_args& args) : reader_(args.option_reader) {
-    if (reader_ == nullptr) throw Failure(MORTISE_FAILED_PRECONDITION, "create", "the host gives no option_reader");
+    if (reader_ == nullptr) throw Failure(MORTISE_FAILED_PRECONDITION, "create", "the host provides no option_reader");
   }
   // T is bool, an integer, a floating-point type or std::string. Throws if there is no such option, or if its value is
   // null, of another type or out of T's range.
@@ -163,7 +163,7 @@ class Options {
     return value;
   }
   [[noreturn]] static void refuse(const char* name, mortise_status status) {
-    throw Failure(status, "create", std::string("option '") + name + "' is missing or has another type");
+    throw Failure(status, "create", std::string("option '") + name + "' is missing or has the wrong type");
   }
 
   const mortise_option_reader* reader_;

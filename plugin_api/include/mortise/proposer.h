@@ -35,7 +35,8 @@ typedef struct mortise_observation {
    * default stream before observe returns. The next step overwrites them: copy what you need. */
   const mortise_tensor* hidden;
   const uint64_t* ended_ids; /* [num_ended] sequences that have ended: drop their state */
-  /* [num_seqs] position of the first of the tokens: how many tokens the proposer already knows. Since 0.3 */
+  /* [num_seqs] the position of the sequence's first token in `tokens`: how many tokens the proposer was told before.
+   * Since 0.3 */
   const int32_t* first_positions;
   /* [num_seqs], NULL if `hidden` is: the row that produced the sequence's last token; -1: this step has none. Since 0.3
    */
@@ -83,10 +84,9 @@ typedef struct mortise_proposer_table {
    * [control & created] since 0.1 */
   mortise_status (*bind)(mortise_proposer* proposer, const mortise_proposer_bind_args* args, mortise_error* error);
 
-  /* Reports a step, after it and before the next propose; not called when there is nothing to report. After a failure
-   * the next observe repeats the ended ids (up to 100000 of them). The next report of a sequence of this call has its
-   * whole history.
-   * [step & active] since 0.1 */
+  /* Reports a step, after it and before the next propose; not called when there is nothing to report. If it fails, the
+   * next observe repeats the ended ids (up to 100000 of them), and the next report of each of these sequences has its
+   * whole history. [step & active] since 0.1 */
   mortise_status (*observe)(mortise_proposer* proposer, const mortise_observation* observation, mortise_error* error);
 
   /* Writes drafts into `args`, before a step in which some sequence can take drafts. Must be quick: every sequence of

@@ -1,34 +1,38 @@
 /* mortise/scheduler.h: a scheduler decides which sequences run in a step, and how many tokens each of them runs.
  *
  * The host owns requests, KV blocks and tokens. A scheduler owns a policy and its queues, nothing else, so the host can
- * replace it between any two steps. `plan` is a pure function of the view and of the events so far: asked twice, it
- * gives the same plan, so what it remembers must come from events or from the view (step_id, arrivals).
+ * replace it between any two steps. `plan` is a pure function of the view and of the events so far: called twice with
+ * the same view, it gives the same plan. So whatever it remembers must come from events or from views (step_id tells
+ * whether a view is new), never from its own earlier plans: the host may drop a plan.
  *
  * Options. The host reads max_num_seqs and max_batched_tokens from a scheduler's options: they become the view's
- * budgets and the sizes of activate for all parts. A scheduler whose schema lacks one of them gets the default of that
- * option in the built-in schedulers (64 and 2048).
+ * budgets and the sizes of activate for all parts. If a scheduler's schema lacks one of them, the host uses the
+ * default of the built-in schedulers (64 and 2048).
  *
- * Blocks. A plan must not take more blocks than are free. mortise/plan_blocks.h counts that as the host does:
- *   free blocks      num_free_blocks, plus blocks_freed of all preempted sequences
- *   a running one    max(0, ceil(end / block_size) - blocks_held)
- *   a waiting one    ceil(end / block_size) - num_cached / block_size, plus those of its num_cached_free_blocks that no
- *                    sequence started by this plan takes as well; in a plan that preempts, ceil(end / block_size)
- * where `end` is the number of its tokens with KV after the run: num_computed or num_cached, plus num_new_tokens, plus
- * the granted drafts if the run ends the known tokens; / rounds down.
+ * Blocks. A plan must not take more blocks than are free. mortise/plan_blocks.h counts blocks as the host does:
+ *   free blocks         num_free_blocks, plus blocks_freed of all preempted sequences
+ *   a running sequence  takes max(0, ceil(end / block_size) - blocks_held)
+ *   a waiting sequence  takes ceil(end / block_size) - num_cached / block_size (rounded down), plus its
+ *                       num_cached_free_blocks, except those that another sequence started by this plan has taken
+ *                       already; in a plan that preempts, it takes ceil(end / block_size)
+ * where `end` is the number of the sequence's tokens with KV after the run: num_computed or num_cached, plus
+ * num_new_tokens, plus the granted drafts if the run ends the known tokens.
  *
  * The host checks every plan. A plan that breaks a bound of this header is dropped: the host plans that step itself,
  * first come, first served, and counts and logs the breach with the plugin's name. After MORTISE_INTERNAL the host
  * plans all further steps this way.
  *
  * No sequence may starve. For each priority the host watches the oldest sequence that a plan leaves out, and counts
- * from the step in which that sequence last ran. The sequence starves in either of two cases. In both, a sequence that
- * arrived later, with the same or a worse priority, was started before it.
- *  - Idle room: since then, MORTISE_MAX_IDLE_PLANS plans have left the sequence out although there was room for it.
- *    There is room if the plan leaves a row and a place unused, and enough free blocks for the sequence to run to its
- *    end.
- *  - Overtaking: the later sequences that were started before it may run more than MORTISE_MAX_PASSED_STEPS *
- *    token_budget rows until they end.
- * Waiting for older sequences, for better priorities, for blocks or for places is not starvation.
+ * from the step in which that sequence last ran. Another sequence overtakes it if it arrived later, has the same or a
+ * worse priority, and was started since that step. The sequence starves if at least one other sequence overtook it, and
+ * if one of these is true:
+ *  - Idle room: after that, MORTISE_MAX_IDLE_PLANS plans left the sequence out although they had room for it. That
+ *    is, the plan uses fewer rows than token_budget, fewer than seq_budget sequences run after it (or the sequence
+ *    itself is running), and enough blocks stay free for the sequence to run to its end.
+ *  - Overtaking: the sequences that overtook it may run more than MORTISE_MAX_PASSED_STEPS * token_budget rows until
+ *    they end.
+ * Waiting for older sequences, for better priorities, for free blocks or for one of the seq_budget places is not
+ * starvation.
  * The host reports a starving sequence. Until that sequence ends, the host plans every step itself: the starving
  * sequence first, then first come, first served. */
 #ifndef MORTISE_SCHEDULER_H
@@ -89,13 +93,13 @@ typedef struct mortise_schedule_view {
   /* Waiting: which earlier sequence shares most of this sequence's num_cached_free_blocks, as an index into the view.
    * Its own index if no earlier sequence shares any. Running: its own index. Since 0.4 */
   const int32_t* cached_free_with;
-  /* How many blocks it shares with that sequence; they are the first ones of both. A plan that preempts nobody is
-   * charged once for a block that several starting sequences share; mortise/plan_blocks.h counts that.
-   * Running: 0. Since 0.4 */
+  /* Waiting: how many of its num_cached_free_blocks it shares with the sequence cached_free_with; these come first in
+   * both block tables. If a plan that preempts nobody starts several sequences that share a block, the plan is charged
+   * for the block once; mortise/plan_blocks.h counts this. Running: 0. Since 0.4 */
   const int32_t* cached_free_shared;
   /* Returns how many blocks become free if the running sequences seqs[0 .. num_seqs - 1] (indices into the view, each
-   * at most once) are all preempted: the blocks that they alone hold, also together. `host_data` is the view's. Cost:
-   * one visit of each of their blocks. [step] since 0.6 */
+   * at most once) are all preempted: the blocks that no other sequence holds. Pass the view's host_data. Its time grows
+   * with the number of their blocks. [step] since 0.6 */
   int32_t (*blocks_freed)(const void* host_data, const int32_t* seqs, int32_t num_seqs);
   const void* host_data; /* for blocks_freed. Since 0.6 */
 } mortise_schedule_view;
@@ -154,8 +158,8 @@ typedef struct mortise_scheduler_table {
   uint32_t struct_size;
   uint32_t flags;
 
-  /* Tells the scheduler what happened since the last plan. Not called when nothing happened. The host does not repeat
-   * events: after a failure the scheduler never hears of these sequences or ends.
+  /* Tells the scheduler what happened since the last plan. Not called when nothing happened. If it fails, the host does
+   * not repeat the events: the scheduler is never told that these sequences were added, or that they ended.
    * [step & active] since 0.1 */
   mortise_status (*events)(mortise_scheduler* scheduler, const mortise_schedule_events* events, mortise_error* error);
 

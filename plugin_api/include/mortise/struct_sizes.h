@@ -10,7 +10,7 @@
 #define MORTISE_SIZE_0_5(type) MORTISE_SIZE_0_5_##type
 #define MORTISE_SIZE_0_6(type) MORTISE_SIZE_0_6_##type
 
-/* 0.5, the oldest minor that a host of 0.6 takes */
+/* 0.5, the oldest minor that a host of 0.6 accepts */
 enum {
   MORTISE_SIZE_0_5_mortise_error = 512,
   MORTISE_SIZE_0_5_mortise_string_view = 16,

@@ -24,13 +24,13 @@ struct Piece {
   Weight weight, bias;
   int64_t columns = 0;
 };
-// A linear layer: the columns of its output, from left to right, are those of its pieces. Mostly there is one piece.
+// A linear layer: the columns of its output, from left to right, are those of its pieces. Usually there is one piece.
 using Linear = std::vector<Piece>;
 
-// How a model keeps its weights: the dtype that it computes in, and what the layers' matrices become (bits 0: they stay
-// in dtype; value_type as in mortise_weight_source). Norms, biases and the embedding stay in dtype. If the layers
-// become integers, the head becomes 8-bit integers with one scale for each row: it is more sensitive than a layer, and
-// a small part of a large model. With FP8 layers it becomes FP8.
+// How a model stores its weights. `dtype` is the type that it computes in. The layers' matrices are stored in dtype if
+// bits is 0, else as bits, group_size and value_type say (mortise_weight_source). Norms, biases and the embedding are
+// stored in dtype. With integer layers, the head is stored as 8-bit integers with one scale for each row: it is more
+// sensitive than a layer, and a small part of a large model. With FP8 layers the head is stored as FP8.
 struct WeightFormat {
   int32_t dtype = 0;
   int32_t bits = 0;
@@ -38,20 +38,22 @@ struct WeightFormat {
   int32_t value_type = 0;
 };
 
-// A tensor of the checkpoint, or a module ("...q_proj") without ".weight", and the number of rows that it must have. A
-// vector's number of rows is its length.
+// The name of a tensor in the checkpoint, or of a module ("...q_proj", without ".weight"), and the number of rows that
+// it must have. A vector's number of rows is its length.
 struct CheckpointTensor {
   std::string name;
   int64_t rows;
 };
 
-// How the checkpoint stores the matrix of a linear layer: torch's Linear has an output a row, GPT-2's Conv1D a column.
+// How the checkpoint stores the matrix of a linear layer. In torch's Linear each row makes one output, in GPT-2's
+// Conv1D each column does.
 enum class MatrixLayout { kOutputRows, kOutputColumns };
 
 // Reads tensors of a checkpoint, checks their shapes and prepares them on the device. Projections that read the same
 // input become one weight ([q; k; v]), which the device concatenates; in a quantised checkpoint only if they are
-// quantised alike. All functions throw Failure: DATA_LOSS for a missing or misshapen tensor, with its name, the shape
-// found and the shape expected; the device's status if it refuses. An object is for one thread at a time.
+// quantised alike. All functions throw a Failure: DATA_LOSS for a tensor that is missing or has a wrong shape, with its
+// name, the shape found and the shape expected; the device's status if the device refuses the weight. An object is for
+// one thread at a time.
 class WeightLoader {
  public:
   // The references must outlive the loader.
@@ -62,21 +64,21 @@ class WeightLoader {
   // Whether the checkpoint has the tensor.
   bool has(const std::string& tensor) const;
 
-  // The layer of up to three modules that read the same input of `columns`. Neighbours whose weights have the same kind
-  // become one piece.
+  // Loads up to three modules that read the same input, whose rows have `columns` elements, as one layer. Adjacent
+  // modules become one piece if their matrices are quantised alike, or not at all.
   Linear linear(std::initializer_list<CheckpointTensor> modules, int64_t columns, bool with_bias) const;
-  // The embedding [rows, columns], from which rows are looked up. `also_head`: the same weight is the head. The tensor
-  // has `skipped_rows` more rows at its beginning, which are not loaded.
+  // Loads the embedding [rows, columns], from which rows are looked up. With `also_head` the same weight is the head.
+  // The tensor has `skipped_rows` more rows at its beginning, which are not loaded.
   Weight embedding(const CheckpointTensor& part, int64_t columns, bool also_head, int64_t skipped_rows = 0) const;
-  // A head of its own: int8 as soon as the layers are integers.
+  // Loads a head that is not the embedding. WeightFormat says how it is stored.
   Weight head(const CheckpointTensor& part, int64_t columns) const;
-  // A norm's weight or a bias.
+  // Loads a norm's weight or a bias.
   Weight vector(const CheckpointTensor& part) const;
-  // A vector that is in no checkpoint.
+  // Makes a vector that is not in the checkpoint.
   Weight constant_vector(int64_t length, float value) const;
-  // One [rows, columns] matrix times a number.
+  // Loads a matrix [rows, columns], multiplied by `factor`.
   Weight scaled_matrix(const CheckpointTensor& part, int64_t columns, float factor) const;
-  // The tensor in f32, dense. A vector's shape has one number.
+  // Returns the tensor's values in f32, row-major without gaps. A vector's shape has one number.
   std::vector<float> values(const std::string& name, std::span<const int64_t> shape) const;
 
  private:
@@ -202,7 +204,8 @@ inline Weight WeightLoader::scaled_matrix(const CheckpointTensor& part, int64_t 
   std::vector<float> scaled = values(part.name, shape);
   for (float& value : scaled) value *= factor;
   const mortise_tensor tensor = make_tensor(scaled.data(), MORTISE_F32, part.rows, columns);
-  // Another factor would be another weight of this name: it is not kept.
+  // The empty name keeps the weight out of the file of prepared weights: with another factor it would be another
+  // weight.
   return prepare({&tensor, 1}, MORTISE_WEIGHT_LINEAR, format_.bits, format_.group_size, "");
 }
 
@@ -220,8 +223,8 @@ inline std::vector<float> WeightLoader::values(const std::string& name, std::spa
   return out;
 }
 
-// The checkpoint's quantised matrix in place of this tensor; nullopt if the checkpoint holds the tensor itself. Throws
-// DATA_LOSS if the shape is wrong.
+// Returns the quantised matrix that the checkpoint has instead of this tensor; nullopt if the checkpoint has the tensor
+// itself. Throws DATA_LOSS if the shape is wrong.
 inline std::optional<mortise_quantized_matrix> WeightLoader::find_quantized(const CheckpointTensor& part,
                                                                             int64_t columns) const {
   if (!MORTISE_HAS(&reader_, get_quantized)) return std::nullopt;
@@ -235,7 +238,7 @@ inline std::optional<mortise_quantized_matrix> WeightLoader::find_quantized(cons
     const int64_t found[2] = {matrix.n, matrix.k}, expected[2] = {part.rows, columns};
     throw Failure(MORTISE_DATA_LOSS, "load",
                   part.name + ": found quantised shape " + weights_detail::shape_text(found, 2) + ", expected " +
-                      weights_detail::shape_text(expected, 2) + " after config.json");
+                      weights_detail::shape_text(expected, 2) + " according to config.json");
   }
   return matrix;
 }
@@ -311,7 +314,7 @@ inline mortise_tensor WeightLoader::read(const std::string& name, std::span<cons
     throw Failure(MORTISE_DATA_LOSS, "load",
                   name + ": the checkpoint has no such tensor; expected shape " +
                       weights_detail::shape_text(shape.data(), shape.size()) +
-                      (head ? "; a model without it sets tie_word_embeddings in config.json" : ""));
+                      (head ? "; if the head is the embedding, set tie_word_embeddings in config.json" : ""));
   }
   const bool fits = tensor.ndim == static_cast<int32_t>(shape.size()) &&
                     std::equal(shape.begin(), shape.end(), static_cast<const int64_t*>(tensor.shape));
@@ -319,7 +322,8 @@ inline mortise_tensor WeightLoader::read(const std::string& name, std::span<cons
     throw Failure(MORTISE_DATA_LOSS, "load",
                   name + ": found shape " +
                       weights_detail::shape_text(tensor.shape, static_cast<std::size_t>(std::max(0, tensor.ndim))) +
-                      ", expected " + weights_detail::shape_text(shape.data(), shape.size()) + " after config.json");
+                      ", expected " + weights_detail::shape_text(shape.data(), shape.size()) +
+                      " according to config.json");
   }
   if (tensor.dtype != MORTISE_BF16 && tensor.dtype != MORTISE_F16 && tensor.dtype != MORTISE_F32) {
     throw Failure(MORTISE_DATA_LOSS, "load", name + ": its type is not bf16, f16 or f32");

@@ -152,7 +152,7 @@ mortise_component make_component() {
   c.table = &kTable;
   c.supports = [](const mortise_query* query, mortise_error* reason) -> mortise_status {
     if (query->device != nullptr && std::string_view(query->device) != "remote") {
-      return set_error(reason, MORTISE_UNIMPLEMENTED, "paged", "this file serves the device remote");
+      return set_error(reason, MORTISE_UNIMPLEMENTED, "paged", "this file is for the device remote");
     }
     mortise_query same = *query;
     same.device = "cpu";

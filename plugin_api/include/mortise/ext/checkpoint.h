@@ -21,7 +21,8 @@ typedef struct mortise_checkpoint_table {
   /* Closes the checkpoint, which ends every view of it; ignores NULL. [control] since 0.3 */
   void (*close)(mortise_checkpoint* checkpoint);
 
-  /* Returns config.json, normalised like a model's; lives until close. [any] since 0.3 */
+  /* Returns the text of config.json, normalised as in mortise_create_args.model_config. It lives until close.
+   * [any] since 0.3 */
   mortise_string_view (*config)(mortise_checkpoint* checkpoint);
 
   /* Returns a reader of the tensors. The reader and the views that it hands out live until close. [any] since 0.3 */

@@ -1,7 +1,7 @@
 /* mortise/ext/collective.h: data exchange between the shards of a tensor-parallel pipeline. Sums are taken in rank
  * order, so the bits depend on the number of shards only. From the device's get_ext(MORTISE_EXT_COLLECTIVE).
  *
- * DRAFT: no device offers it yet. It may change in any version without a rule. */
+ * DRAFT: no device offers it yet. It may change in any version. */
 #ifndef MORTISE_EXT_COLLECTIVE_H
 #define MORTISE_EXT_COLLECTIVE_H
 

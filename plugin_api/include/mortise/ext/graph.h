@@ -19,8 +19,8 @@ typedef struct mortise_graph_table {
   /* Starts to capture the work that is queued on `stream`. [step] since 0.1 */
   mortise_status (*begin)(mortise_device* device, mortise_stream* stream, mortise_error* error);
 
-  /* Ends the capture and writes the graph, which the caller destroys. After a failure too, the stream is usable again
-   * and *graph is NULL. [step] since 0.1 */
+  /* Ends the capture and writes the graph, which the caller destroys. On a failure *graph is NULL, and the stream can
+   * be used again. [step] since 0.1 */
   mortise_status (*end)(mortise_device* device, mortise_stream* stream, mortise_graph** graph, mortise_error* error);
 
   /* Queues the captured operations on `stream`. A failure ends the requests of the step. [step] since 0.1 */

@@ -1,4 +1,4 @@
-/* mortise/ext/parallel.h: the thread pool of the process, from devices that compute on the host. CPU attention and
+/* mortise/ext/parallel.h: the thread pool of a device that computes on the host. CPU attention and
  * proposers run on it; a plugin creates no threads of its own. From the device's get_ext(MORTISE_EXT_PARALLEL). */
 #ifndef MORTISE_EXT_PARALLEL_H
 #define MORTISE_EXT_PARALLEL_H

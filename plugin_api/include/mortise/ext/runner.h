@@ -1,4 +1,4 @@
-/* mortise/ext/runner.h: a second model for a proposer. The host runs it with the pipeline's device and attention
+/* mortise/ext/runner.h: runs a draft model for a proposer. The host runs it with the pipeline's device and attention
  * plugins, and with a KV pool and prefix cache of its own. From the host's get_ext(MORTISE_EXT_RUNNER); NULL if the
  * host does not offer it.
  *

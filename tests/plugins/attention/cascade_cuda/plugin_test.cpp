@@ -195,14 +195,14 @@ TEST(CascadeCudaErrors, GroupsThatAreNoneAreNamed) {
   EXPECT_THAT(text(), HasSubstr("prefix group 0: its parent does not come before it"));
   parents[0] = -1;
   seqs[4] = 2;
-  EXPECT_THAT(text(), HasSubstr("group 1: run 2 has other blocks than run 0"));
+  EXPECT_THAT(text(), HasSubstr("group 1: run 2 does not share its blocks with run 0"));
   seqs[4] = 7;
   EXPECT_THAT(text(), HasSubstr("group 1: run 7 is not in the batch"));
   seqs[4] = 0;
-  EXPECT_THAT(text(), HasSubstr("group 1: run 0 is not in the parent, or in a sibling too"));
+  EXPECT_THAT(text(), HasSubstr("group 1: run 0 is not in the parent group, or is also in a sibling group"));
   seqs[4] = 1;
   tokens[1] = 24;
-  EXPECT_THAT(text(), HasSubstr("group 1: its shared tokens are not whole blocks beyond its parent's"));
+  EXPECT_THAT(text(), HasSubstr("group 1: its shared tokens must be whole blocks, and more than its parent's"));
   tokens[1] = 48;
   EXPECT_THAT(text(), HasSubstr("group 1: run 0 has a row that does not see all shared tokens"));
   tokens[1] = 32;

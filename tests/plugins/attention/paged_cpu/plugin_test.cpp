@@ -50,7 +50,7 @@ TEST(PagedContract, RefusalsNameTheReason) {
   mortise_model_dims d = dims();
   mortise_query q = query(&d);
   q.device = "cuda";
-  EXPECT_THAT(refusal(q), HasSubstr("this file serves the device cpu, not cuda"));
+  EXPECT_THAT(refusal(q), HasSubstr("this file is for the device cpu, not for cuda"));
   q = query(&d);
   q.block_size = 24;
   EXPECT_THAT(refusal(q), HasSubstr("block_size 24"));

@@ -221,10 +221,10 @@ std::string refusal(const char* device, const mortise_model_dims& d, int32_t kv_
 
 TEST(PagedCudaSupports, SaysWhatItDoesNotServe) {
   EXPECT_EQ(refusal("cuda", dims(), MORTISE_BF16, 16), "");
-  EXPECT_THAT(refusal("cpu", dims(), MORTISE_BF16, 16), HasSubstr("serves the device cuda, not cpu"));
+  EXPECT_THAT(refusal("cpu", dims(), MORTISE_BF16, 16), HasSubstr("this file is for the device cuda, not for cpu"));
   EXPECT_EQ(refusal("cuda", dims(), MORTISE_I8, 16), "");
   EXPECT_THAT(refusal("cuda", dims(), MORTISE_F32, 16), HasSubstr("use \"auto\", \"bf16\", \"int8\" or \"fp8\""));
-  EXPECT_THAT(refusal("cuda", dims(), MORTISE_BF16, 24), HasSubstr("block_size 24 is none of 16, 32, 64, 128"));
+  EXPECT_THAT(refusal("cuda", dims(), MORTISE_BF16, 24), HasSubstr("block_size is 24; expected 16, 32, 64 or 128"));
   mortise_model_dims d = dims();
   d.head_dim = 48;
   EXPECT_THAT(refusal("cuda", d, MORTISE_BF16, 16),
@@ -281,16 +281,16 @@ TEST(PagedCudaErrors, BatchesThatDoNotFitAreNamed) {
   };
   ASSERT_EQ(attention.plan(batch, &error), MORTISE_OK) << error.message;
   batch.block_size = 32;
-  EXPECT_THAT(text(), HasSubstr("the batch has block_size 32, the cache 16"));
+  EXPECT_THAT(text(), HasSubstr("the batch has block_size 32, but the cache has 16"));
   batch.block_size = 16;
   blocks[0] = 600;
   EXPECT_THAT(text(), HasSubstr("sequence 0: block 600 is not in the pool"));
   blocks[0] = 0;
   slots[0] = 5;
-  EXPECT_THAT(text(), HasSubstr("slot_mapping and block_table differ"));
+  EXPECT_THAT(text(), HasSubstr("slot_mapping does not match block_table"));
   slots[0] = 0;
   lengths[0] = 100;
-  EXPECT_THAT(text(), HasSubstr("seq_len is beyond its row of block_table"));
+  EXPECT_THAT(text(), HasSubstr("block_table has too few entries for its seq_len"));
   batch.num_tokens = 5000;
   EXPECT_THAT(text(), HasSubstr("a batch of 5000 rows of 1 sequences; activated for 4096 of 32"));
 }

@@ -43,7 +43,7 @@ TEST(Gpt2, MissingAndMisshapenTensorsAreNamedWithWhatWasExpected) {
   shelf.shapes["h.0.ln_1.weight"] = shelf.shapes["h.0.ln_1.bias"] = {48};
   shelf.shapes["h.0.attn.c_attn.weight"] = {144, 48};  // rows and columns as torch's Linear has them
   EXPECT_THAT(load_failure(instance, shelf),
-              HasSubstr("h.0.attn.c_attn.weight: found shape [144, 48], expected [48, 144] after config.json"));
+              HasSubstr("h.0.attn.c_attn.weight: found shape [144, 48], expected [48, 144] according to config.json"));
   EXPECT_EQ(naive_log().num_weights, 0);  // the weights that were prepared before are freed
 }
 

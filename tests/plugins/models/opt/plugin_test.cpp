@@ -72,7 +72,7 @@ TEST(Opt, MissingAndMisshapenTensorsAreNamedWithWhatWasExpected) {
   shelf.shapes["decoder.embed_tokens.weight"] = {97, 64};  // the other prefix
   shelf.shapes["decoder.embed_positions.weight"] = {512, 64};
   EXPECT_THAT(load_failure(instance, shelf),
-              HasSubstr("decoder.embed_positions.weight: found shape [512, 64], expected [514, 64] after config.json"));
+              HasSubstr("decoder.embed_positions.weight: found shape [512, 64], expected [514, 64] according to config.json"));
   shelf.shapes["decoder.embed_positions.weight"] = {514, 64};
   EXPECT_THAT(load_failure(instance, shelf), HasSubstr("decoder.layers.0.self_attn_layer_norm.weight: the checkpoint"));
   EXPECT_EQ(naive_log().num_weights, 0);  // the weights that were prepared before are freed

@@ -374,7 +374,7 @@ TEST_F(HostileSpeculator, MissingAndMisshapenTensorsAreNamedWithWhatWasExpected)
   EXPECT_THAT(bind_failure(), HasSubstr("head.2.weight: the checkpoint has no such tensor; expected shape [97, 40]"));
   tensors_["head.2.weight"] = head;
   tensors_.at("head.2.weight").shape = {40, 97};
-  EXPECT_THAT(bind_failure(), HasSubstr("head.2.weight: found shape [40, 97], expected [97, 40] after config.json"));
+  EXPECT_THAT(bind_failure(), HasSubstr("head.2.weight: found shape [40, 97], expected [97, 40] according to config.json"));
 }
 
 TEST_F(HostileSpeculator, AFolderThatIsNoSpeculatorIsRefused) {
