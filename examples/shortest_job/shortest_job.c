@@ -162,9 +162,9 @@ static const char options_schema[] =
     "  \"ageing\": {\"title\": \"by how much more of later work than its own job a sequence may be passed; 1: by "
     "none\","
     "    \"type\": \"integer\", \"minimum\": 1, \"maximum\": 1024, \"default\": 8},"
-    "  \"max_num_seqs\": {\"title\": \"sequences that run at a time, at most\", \"type\": \"integer\", \"minimum\": 1,"
+    "  \"max_num_seqs\": {\"title\": \"maximum number of sequences that run at a time\", \"type\": \"integer\", \"minimum\": 1,"
     "    \"maximum\": 65536, \"default\": 64},"
-    "  \"max_batched_tokens\": {\"title\": \"rows of one step, at most: prompts are cut into chunks of this size\","
+    "  \"max_batched_tokens\": {\"title\": \"maximum number of rows in one step; longer prompts are computed in chunks\","
     "    \"type\": \"integer\", \"minimum\": 1, \"maximum\": 1048576, \"default\": 2048}}}";
 
 static const mortise_scheduler_table table = {.struct_size = sizeof table, .events = events, .plan = plan};

@@ -25,7 +25,7 @@ constexpr const char* kOptionsSchema = R"schema({
   "type": "object",
   "additionalProperties": false,
   "properties": {
-    "max_tokens": {"title": "drafts for a sequence and step, at most", "type": "integer", "minimum": 1, "maximum": 64,
+    "max_tokens": {"title": "maximum number of drafts for a sequence in a step", "type": "integer", "minimum": 1, "maximum": 64,
                    "default": 16},
     "min_confidence": {"title": "chance of being accepted below which nothing is drafted", "type": "number",
                        "minimum": 0, "maximum": 1, "default": 0.3},
@@ -118,8 +118,8 @@ class Suffix {
       sequences_.erase(id);
       // Not INTERNAL: the host then sends the whole history, and all is well again.
       throw mortise::Failure(MORTISE_FAILED_PRECONDITION, "observe",
-                             "sequence " + std::to_string(id) + " goes on at position " + std::to_string(position) +
-                                 ", where this proposer is not");
+                             "sequence " + std::to_string(id) + "continues at position " + std::to_string(position) +
+                                 ", which does not follow the tokens that the proposer knows");
     }
     for (const int32_t token : tokens) {
       learn(*sequence, token);

@@ -65,7 +65,7 @@ class CallLog {
     file_ << line.dump(-1, ' ', true, json::error_handler_t::replace) << '\n' << std::flush;
     if (file_) return;
     has_failed_ = true;
-    spdlog::error("--record-abi {}: cannot be written any more; the record ends here", path_);
+    spdlog::error("--record-abi {}: can no longer be written; the record ends here", path_);
   }
   void begin(const char* function, json in) {
     write({{"call", ++number_}, {"function", function}, {"in", std::move(in)}});
@@ -127,7 +127,7 @@ mortise_status recorded(const char* function, json in, mortise_error* error, Bod
   recording->log.begin(function, std::move(in));
   const mortise_status status = body();
   if (!recording->unrecorded.empty()) {
-    return refuse_call(error, fmt::format("it uses {}, whose answers --record-abi cannot record; record another part",
+    return refuse_call(error, fmt::format("it uses {}, whose results --record-abi cannot record; record another part",
                                           recording->unrecorded));
   }
   recording->log.end(status, status == MORTISE_OK ? out() : json::object());
@@ -285,7 +285,7 @@ const Component* wrap(const Component& component) {
   if (!is_wanted || recording->component != nullptr) return &component;
   if (component.kind != PartKind::kScheduler && component.kind != PartKind::kProposer) {
     fail(
-        "--record-abi {}: it is of kind {}, whose calls work on device memory; schedulers and proposers can be "
+        "--record-abi {}: it is of kind {}, whose calls use device memory; only schedulers and proposers can be "
         "recorded",
         component.name, kind_name(component.kind));
   }

@@ -30,7 +30,7 @@ constexpr std::int32_t kUnwritten = -1;  // the outputs before a call
 class RecordLines {
  public:
   explicit RecordLines(const std::filesystem::path& path) : path_(path.string()), file_(path) {
-    if (!file_) fail("{}: no record can be read here; check the path", path_);
+    if (!file_) fail("{}: is not a record that can be read; check the path", path_);
   }
   // nullopt at the end.
   std::optional<json> next() {
@@ -41,7 +41,7 @@ class RecordLines {
       if (line.size() == kMaxLineBytes) fail("a line is longer than 64 MiB");
       line += c;
     }
-    if (!line.empty()) fail("the last line is cut; copy the whole record");
+    if (!line.empty()) fail("the last line is incomplete; copy the whole record");
     return std::nullopt;
   }
   std::string where() const { return fmt::format("{}:{}", path_, number_); }
@@ -49,7 +49,7 @@ class RecordLines {
  private:
   static json parsed(const std::string& line) {
     json value = parse_json(line);
-    if (!value.is_object()) fail("the line is no JSON object");
+    if (!value.is_object()) fail("the line is not a JSON object");
     return value;
   }
 
@@ -60,7 +60,7 @@ class RecordLines {
 
 std::string text_of(const json& line, const char* name) {
   const json& value = member(line, name);
-  if (!value.is_string()) fail("'{}' is no text", name);
+  if (!value.is_string()) fail("'{}' is not a text", name);
   return value.get<std::string>();
 }
 
@@ -139,7 +139,7 @@ class Replayed {
     auto args = from_json<mortise_schedule_events>(in, copies);
     const json& lists = member(in, "tokens");
     const std::int32_t n = count_of(args.num_events, "num_events");
-    if (!lists.is_array() || lists.size() != static_cast<std::size_t>(n)) fail("'tokens' is no list of {} lists", n);
+    if (!lists.is_array() || lists.size() != static_cast<std::size_t>(n)) fail("'tokens' is not a list of {} lists", n);
     std::vector<const std::int32_t*> tokens;
     for (std::int32_t i = 0; i < n; ++i) {
       const std::int32_t* list = nullptr;
@@ -269,14 +269,14 @@ std::string first_difference(const json& was, const json& is) {
 const Component& component_for(const json& head, const PluginFile& file) {
   if (read_number<int>(member(head, "mortise_abi_record"), "mortise_abi_record") != kFormat ||
       read_number<int>(member(head, "abi_minor"), "abi_minor") != MORTISE_ABI_MINOR) {
-    fail("this record is of another version of Mortise; replay it with the version that wrote it");
+    fail("another version of Mortise wrote this record; replay it with that version");
   }
   const std::string kind = text_of(head, "kind"), name = text_of(head, "name");
   for (const Component& component : file.components) {
     const bool can_be_recorded = component.kind == PartKind::kScheduler || component.kind == PartKind::kProposer;
     if (can_be_recorded && kind_name(component.kind) == kind && component.name == name) return component;
   }
-  fail("these are calls of the {} {}, which {} does not have", quote(kind), quote(name), file.path.string());
+  fail("these are calls of the {} {}, but {} has no such component", quote(kind), quote(name), file.path.string());
 }
 
 // Returns how the result of a call differs from the recorded one, if it does.
@@ -293,7 +293,7 @@ std::optional<std::string> compare(const json& result, std::int64_t call, mortis
 
 CallReplay replay_lines(RecordLines& lines, const PluginFile& file) {
   const std::optional<json> head = lines.next();
-  if (!head) fail("the record is empty; a part is recorded once a pipeline opens it");
+  if (!head) fail("the record is empty: no pipeline opened the part while it was recorded");
   Replayed part(component_for(*head, file));
   CallReplay replay;
   while (const std::optional<json> line = lines.next()) {

@@ -49,7 +49,7 @@ T read_number(const nlohmann::json& json, const char* name) {
         return static_cast<T>(value);
       }
     }
-    fail("'{}' is no integer of its range", name);
+    fail("'{}' is not an integer in its range", name);
   }
 }
 
@@ -94,7 +94,7 @@ class Reader {
     values = nullptr;
     if (list.is_null()) return;
     if (count < 0 || count > kMaxLength || !list.is_array() || list.size() != static_cast<std::size_t>(count)) {
-      fail("'{}' is no list of {} numbers", name, count);
+      fail("'{}' is not a list of {} numbers", name, count);
     }
     std::vector<T> read;
     for (const nlohmann::json& one : list) read.push_back(read_number<T>(one, name));

@@ -56,7 +56,7 @@ std::shared_ptr<const ModelFiles> Assembly::files_for(const PipelineDescription&
   std::shared_ptr<const ModelFiles> files = open_files(next);
   if (files->checkpoint.fingerprint() != checkpoint().fingerprint() ||
       files->tokenizer.fingerprint() != tokenizer().fingerprint()) {
-    throw AnotherModelError(fmt::format("{}: is another model or tokenizer than the one that runs ({})",
+    throw AnotherModelError(fmt::format("{}: is not the model and tokenizer that run now ({})",
                                         files->checkpoint.folder().string(), checkpoint().folder().string()));
   }
   return files_;
@@ -75,7 +75,7 @@ SwapFigures Assembly::swap(Engine& engine, const PipelineDescription& next, cons
   const Placement placement = options.verify_steps > 0 ? Placement::kBeside : Placement::kInPlace;
   const auto make = [&](const StepUse& use) {
     if (!same_pipeline(seen, parts_->description())) {
-      fail(ErrorCode::kConflict, "a part failed and the one before it came back meanwhile; ask again");
+      fail(ErrorCode::kConflict, "a part failed meanwhile, and its predecessor was restored; ask again");
     }
     PreviousParts previous = previous_;
     previous.remember(seen, next, options);
@@ -120,7 +120,7 @@ Fallback Assembly::fallback_from(PartKind kind) {
     news->figures = figures;
     std::vector<std::string> names;
     for (const Component* component : news->serving) names.push_back(component->label());
-    spdlog::warn("{}; what served before is back: {}", why,
+    spdlog::warn("{}; the previous parts were restored: {}", why,
                  names.empty() ? "no proposer" : fmt::to_string(fmt::join(names, ", ")));
     tell_(*news);
   };
@@ -128,7 +128,7 @@ Fallback Assembly::fallback_from(PartKind kind) {
     news->serving = serving();
     news->why = why;
     news->error = error;
-    spdlog::error("{}; what served before cannot come back: {}", why, error);
+    spdlog::error("{}; the previous parts cannot be restored: {}", why, error);
     tell_(*news);
   };
   return fallback;

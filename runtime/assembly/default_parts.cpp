@@ -52,7 +52,7 @@ const char* required_part(const PluginCatalog& catalog, PartKind kind, std::span
   const Component* component = find_part(catalog, kind, names, query);
   if (component != nullptr) return component->name.c_str();
   std::vector<std::string> words(names.begin(), names.end());
-  fail("no {} for the default pipeline: none of {} is installed and serves this model; write a script that names one",
+  fail("no {} for the default pipeline: none of {} is installed and supports this model; write a script that names one",
        kind_name(kind), fmt::join(words, ", "));
 }
 
@@ -85,7 +85,7 @@ const Component& find_model(const Checkpoint& checkpoint, const PluginCatalog& c
       asked.push_back(component.name);
     }
   }
-  fail("{}: no model plugin serves a checkpoint of model type '{}'{}{}", checkpoint.folder().string(),
+  fail("{}: no model plugin supports a checkpoint of model type '{}'{}{}", checkpoint.folder().string(),
        checkpoint.config().model_type, architecture_of(checkpoint.config()),
        reasons.empty() ? "; none is installed" : reasons);
 }
@@ -159,7 +159,7 @@ class Candidate {
 // Tries one device. If it cannot serve the model, adds the reason to `reasons`.
 std::optional<DefaultParts> try_device(const Component& device, const Component& model, const Checkpoint& checkpoint,
                                        const PluginCatalog& catalog, std::string& reasons) {
-  std::string why = "does not compute in the model's type, or no attention serves the model there";
+  std::string why = "does not compute in the model's type, or no attention supports the model there";
   try {
     const Candidate candidate(device, checkpoint, catalog);
     // Checkpoints in f16 and f32 run in bf16 on a device that has no wider type.
@@ -195,7 +195,7 @@ DefaultParts choose_default_parts(const fs::path& folder, const PluginCatalog& c
       return *parts;
     }
   }
-  fail("{}: no device runs it{}", folder.string(), reasons.empty() ? "; none is installed" : reasons);
+  fail("{}: no device can run it{}", folder.string(), reasons.empty() ? "; none is installed" : reasons);
 }
 
 }  // namespace mortise

@@ -110,7 +110,7 @@ void check_is_no_weights(const std::string& file) {
         file);
   }
   if (extension == ".safetensors" || extension == ".json") {
-    fail("{}: is a file of a checkpoint; give the folder that it lies in", file);
+    fail("{}: is a file of a checkpoint; give the folder that contains it", file);
   }
 }
 
@@ -131,13 +131,13 @@ std::string default_script(std::span<const fs::path> folders, const PluginCatalo
     const fs::path path = clean(folder);
     const auto is_same = [&](const Served& model) { return model.folder == path; };
     if (std::any_of(models.begin(), models.end(), is_same)) {
-      fail("{}: is given twice; name each folder once", path.string());
+      fail("{}: is given twice; give each folder once", path.string());
     }
     models.push_back({path, choose_default_parts(path, catalog)});
   }
   const std::string memory = kv_memory(models);
   std::string text =
-      fmt::format("-- Written by `mortise run --print-script {}`: the default pipeline{}, to begin from.\n",
+      fmt::format("-- Written by `mortise run --print-script {}`: the default pipeline{}, as a starting point.\n",
                   folder_list(models), models.size() == 1 ? "" : "s");
   if (models.size() == 1) return text + "return " + pipeline_text(models.front(), memory, "") + "\n";
   const std::vector<std::string> pipeline_names = unique_names(models);
@@ -153,7 +153,7 @@ PipelineScript load_pipelines(std::span<const std::string> names, const PluginCa
   if (std::all_of(names.begin(), names.end(), is_folder)) return load_folders(names, catalog);
   if (names.size() > 1) {
     const auto file = std::find_if_not(names.begin(), names.end(), is_folder);
-    fail("{}: is not the folder of a checkpoint; give one script, or folders alone", *file);
+    fail("{}: is not the folder of a checkpoint; give one script, or only folders", *file);
   }
   check_is_no_weights(names.front());
   return PipelineScript::load(names.front(), catalog);

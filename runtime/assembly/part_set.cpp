@@ -103,7 +103,8 @@ PartSet::PartSet(const PartSet& running, const PipelineDescription& description,
   numerics_id_ = make_numerics_id();
   if (numerics_id_ != running.numerics_id_) {
     const std::string why = fmt::format(
-        "these parts would give other tokens, which a swap does not allow: the numerics id is '{}' and would be '{}'; "
+        "these parts would give different tokens, which a swap does not allow: the numerics id is '{}' and would be "
+        "'{}'; "
         "start another server for it",
         running.numerics_id_, numerics_id_);
     if (!same_part(description_.model, running.description_.model)) throw AnotherModelError(why);
@@ -154,7 +155,7 @@ void PartSet::set_limits(const PartSet* running) {
   limits_.max_batched_tokens = description_.max_batched_tokens;
   limits_.max_model_len = target.dims().max_model_len;
   if (running != nullptr && limits_.max_model_len != running->limits_.max_model_len) {
-    throw AnotherModelError(fmt::format("max_model_len is {} and would be {}, but clients were told of it",
+    throw AnotherModelError(fmt::format("max_model_len is {} and would be {}, but clients have been told the old value",
                                         running->limits_.max_model_len, limits_.max_model_len));
   }
   limits_.block_size = description_.block_size;
@@ -229,7 +230,7 @@ std::int32_t PartSet::blocks_that_fill_device() {
   if (useful >= 2) return useful;
   fail(
       "{}: of the {:.1f} GiB of {}, {:.1f} GiB are free beside {:.1f} GiB of weights, and {:.1f} GiB of them are "
-      "kept for workspaces: no KV block of {} bytes fits; take a smaller model or lower max_batched_tokens",
+      "kept for workspaces: no KV block of {} bytes fits; use a smaller model or lower max_batched_tokens",
       description_.where, gib(device_memory(device)), device.name, gib(free), gib(weights), gib(kept),
       target_->kv_bytes_per_block());
 }
@@ -242,7 +243,7 @@ void PartSet::bind_attention(const std::function<void()>& give_up) {
     const std::uint64_t kv_bytes = static_cast<std::uint64_t>(limits_.num_blocks) * target_->kv_bytes_per_block();
     fail("{}: {:.1f} GiB of KV cache beside {:.1f} GiB of weights: {}; {}", description_.where, gib(kv_bytes),
          gib(target_->weight_bytes()), error.what(),
-         fills_device() ? "kv_cache.memory = \"auto\" takes all free memory; set it to a smaller size"
+         fills_device() ? "kv_cache.memory = \"auto\" uses all free memory; set it to a smaller size"
                         : "lower kv_cache.memory");
   }
 }

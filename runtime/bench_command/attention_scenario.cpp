@@ -66,7 +66,7 @@ Scenario attention_scenario(const SubjectChoice& choice, const Sizes& sizes, std
   if (choice.shape == nullptr) {
     fail("bench attention: needs the heads of a model; name one of {} with --shape", model_shape_names());
   }
-  if (sizes.batches.size() > 1) fail("--batch: several are for decode; give one");
+  if (sizes.batches.size() > 1) fail("--batch: only the scenario decode accepts several; give one");
   const auto script = std::make_shared<PipelineScript>(load_subject_script(choice));
   const PipelineDescription& description = script->pipelines().front();
   constexpr std::int64_t kMostTokens = 1 << 20, kMostMembers = 4096, kMostInAll = 16 << 20;
@@ -77,7 +77,7 @@ Scenario attention_scenario(const SubjectChoice& choice, const Sizes& sizes, std
   for (const std::int64_t shared : sizes.shared ? std::vector{*sizes.shared} : std::vector<std::int64_t>{2000, 8192}) {
     work.shared = in_range("--shared", shared, 0, kMostTokens);
     if (work.shared + work.members * work.own > kMostInAll) {
-      fail("bench attention: {}: these tokens make more than {}; take fewer", text_of(work), kMostInAll);
+      fail("bench attention: {}: these tokens make more than {}; use fewer", text_of(work), kMostInAll);
     }
     const auto attention = std::make_shared<PrefixAttention>(description, *choice.shape, work);
     if (scenario.probes == nullptr) scenario.probes = attention->make_probes(description);

@@ -140,21 +140,21 @@ void check_options(const BenchOptions& options) {
       !options.shape.empty() || !options.settings.empty() || !options.against.empty() || !options.trace.empty();
   if (is_limits && has_more) {
     fail(
-        "bench limits: measures the machine, or the device of a script, alone; leave out --shape, --set, --against "
+        "bench limits: measures only the machine or the device of a script; leave out --shape, --set, --against "
         "and --trace");
   }
   if (!options.urls.empty() && options.scenario != "serve") fail("--url: is for the scenario serve");
   if ((options.scenario == "startup" || options.scenario == "memory" || options.scenario == "serve") &&
       !options.trace.empty()) {
-    fail("bench {}: runs in other processes, which --trace does not see; leave it out", options.scenario);
+    fail("bench {}: runs in other processes, which --trace cannot follow; leave it out", options.scenario);
   }
   if (options.scenario == "attention" && (!options.against.empty() || !options.trace.empty())) {
-    fail("bench attention: has the sides that it compares, and no engine; leave out --against and --trace");
+    fail("bench attention: compares its own two sides and runs no engine; leave out --against and --trace");
   }
   const bool in_turns = options.scenario == "speculation";
   if (in_turns && (!options.against.empty() || !options.trace.empty())) {
     fail(
-        "bench speculation: has the sides that it compares, and opens them again and again; leave out --against and "
+        "bench speculation: compares its own two sides, which it opens several times; leave out --against and "
         "--trace");
   }
   if (!in_turns && (!options.sizes.rates.empty() || options.sizes.draft_tokens || !options.draft_shape.empty())) {

@@ -84,7 +84,7 @@ rusage finish(const Child& child, const std::vector<std::string>& arguments, con
   while (::wait4(child.pid, &status, 0, &usage) < 0 && errno == EINTR) {
   }
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-    fail("bench: `mortise {}` did not end well: {}", arguments.empty() ? "" : arguments.front(), last_line(errors));
+    fail("bench: `mortise {}` failed: {}", arguments.empty() ? "" : arguments.front(), last_line(errors));
   }
   return usage;
 }

@@ -59,7 +59,7 @@ Scenario decode_scenario(Subject& subject, const Sizes& sizes) {
   for (const std::int64_t batch : sizes.batches.empty() ? std::vector<std::int64_t>{1, 8, 32} : sizes.batches) {
     check_at_least(1, "--batch", batch);
     if (batch > most) {
-      fail("--batch {}: the pipeline runs {} sequences at once; --set scheduler.max_num_seqs={} makes them more", batch,
+      fail("--batch {}: the pipeline runs {} sequences at once; --set scheduler.max_num_seqs={} allows more", batch,
            most, batch);
     }
     scenario.cases.push_back(decode_case(subject, batch, shape));

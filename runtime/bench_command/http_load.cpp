@@ -29,7 +29,7 @@ int open_connection(const HttpAddress& address) {
   addrinfo hints{}, *found = nullptr;
   hints.ai_socktype = SOCK_STREAM;
   if (::getaddrinfo(address.host.c_str(), address.port.c_str(), &hints, &found) != 0) {
-    fail("bench: {} is no address; give a url such as http://127.0.0.1:8000", address.host);
+    fail("bench: {} is not an address; give a url such as http://127.0.0.1:8000", address.host);
   }
   const int socket = ::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const bool connected = socket >= 0 && ::connect(socket, found->ai_addr, found->ai_addrlen) == 0;
@@ -85,7 +85,7 @@ class Stream {
     std::string_view rest = text_;
     while (!rest.empty()) {
       const ssize_t sent = ::send(socket_, rest.data(), rest.size(), MSG_NOSIGNAL);
-      if (sent < 0 && errno != EINTR) fail("bench: the server took no request: {}", std::strerror(errno));
+      if (sent < 0 && errno != EINTR) fail("bench: the server accepted no request: {}", std::strerror(errno));
       if (sent > 0) rest.remove_prefix(static_cast<std::size_t>(sent));
     }
   }
@@ -121,10 +121,10 @@ class Stream {
   void check_count() const {
     const std::optional<std::int64_t> count = num_completed(tail_);
     if (!count) {
-      fail("bench: a stream ended without its number of tokens; the server must know stream_options.include_usage");
+      fail("bench: a stream ended without its number of tokens; the server must support stream_options.include_usage");
     }
     if (*count == num_asked_) return;
-    fail("bench: a stream ended with {} tokens, and {} were asked for; the server must know ignore_eos", *count,
+    fail("bench: a stream ended with {} tokens, but {} were asked for; the server must support ignore_eos", *count,
          num_asked_);
   }
 

@@ -36,7 +36,7 @@ void write_lines(const std::filesystem::path& path, const MemoryLoad& load, bool
     stream << line << '\n';
   }
   if (!(stream << std::flush)) {
-    fail("{}: cannot be written; is the disk full? (TMPDIR names another folder)", path.native());
+    fail("{}: cannot be written; is the disk full? (TMPDIR can name another folder)", path.native());
   }
 }
 

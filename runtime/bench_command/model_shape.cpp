@@ -71,14 +71,15 @@ std::string tokenizer_json(const ModelShape& s) {
 void write_text(const std::filesystem::path& path, std::string_view text) {
   std::ofstream stream(path, std::ios::binary);
   stream << text << std::flush;
-  if (!stream) fail("{}: cannot be written; is the disk full? (TMPDIR names another folder)", path.native());
+  if (!stream) fail("{}: cannot be written; is the disk full? (TMPDIR can name another folder)", path.native());
 }
 
 }  // namespace
 
 const ModelShape& model_shape(std::string_view name, std::string_view option) {
   const auto* found = std::find_if(std::begin(kShapes), std::end(kShapes), [&](auto& s) { return s.name == name; });
-  if (found == std::end(kShapes)) fail("{} {}: no shape of that name; there are {}", option, name, model_shape_names());
+  if (found == std::end(kShapes))
+    fail("{} {}: no shape has that name; there are {}", option, name, model_shape_names());
   return *found;
 }
 

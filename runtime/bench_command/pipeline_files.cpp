@@ -24,7 +24,8 @@ std::shared_ptr<const PipelineFiles> write_pipeline_files(const SubjectChoice& c
   files->script = files->folder.path() / "pipeline.lua";
   std::ofstream stream(files->script);
   stream << script_text(pipeline, {}, catalog) << std::flush;
-  if (!stream) fail("{}: cannot be written; is the disk full? (TMPDIR names another folder)", files->script.native());
+  if (!stream)
+    fail("{}: cannot be written; is the disk full? (TMPDIR can name another folder)", files->script.native());
   return files;
 }
 

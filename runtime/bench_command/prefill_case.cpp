@@ -13,7 +13,7 @@ void check_at_least(std::int64_t least, const char* option, std::int64_t value) 
 void check_fits(const Subject& subject, std::int64_t prompt, std::int64_t output, const std::string& what) {
   const std::int64_t most = subject.assembly().limits().max_model_len;
   if (prompt + output > most) {
-    fail("{} and --output {} make {} tokens, and the model takes {}; ask for fewer", what, output, prompt + output,
+    fail("{} and --output {} make {} tokens, but the model allows {}; ask for fewer", what, output, prompt + output,
          most);
   }
 }
@@ -29,7 +29,7 @@ SequenceShape sequence_of(const Subject& subject, const Sizes& sizes, std::int64
 }
 
 std::int64_t one_batch(const Sizes& sizes, std::int64_t otherwise) {
-  if (sizes.batches.size() > 1) fail("--batch: several are for decode; give one");
+  if (sizes.batches.size() > 1) fail("--batch: only the scenario decode accepts several; give one");
   const std::int64_t batch = sizes.batches.empty() ? otherwise : sizes.batches.front();
   check_at_least(1, "--batch", batch);
   return batch;

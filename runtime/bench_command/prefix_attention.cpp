@@ -220,7 +220,7 @@ PrefixAttention::PrefixAttention(const PipelineDescription& description, const M
   }
   const mortise_kv_layout layout = sides_[kPaged]->layout(), other = sides_[kCascade]->layout();
   if (std::string_view(layout.layout_id) != other.layout_id) {
-    fail("bench attention: paged keeps its cache as '{}' and cascade as '{}', so they cannot be run on the same one",
+    fail("bench attention: paged keeps its cache as '{}' and cascade as '{}', so they cannot run on the same cache",
          layout.layout_id, other.layout_id);
   }
   kv_bytes_per_block_ = layout.bytes_per_block;
@@ -228,7 +228,7 @@ PrefixAttention::PrefixAttention(const PipelineDescription& description, const M
   fill();
   for (const auto& side : sides_) side->run(runs_, work.members);
   if (sides_[kPaged]->out(work.members) != sides_[kCascade]->out(work.members)) {
-    fail("bench attention: cascade does not give the bits of paged; neither is worth a measurement");
+    fail("bench attention: cascade does not give the same bits as paged, so neither was measured");
   }
 }
 

@@ -135,7 +135,7 @@ void write_safetensors(const std::filesystem::path& path, const TensorMap& tenso
   }
   stream.flush();
   if (!stream) {
-    fail("{}: {} MiB of random weights cannot be written; is the disk full? (TMPDIR names another folder)",
+    fail("{}: {} MiB of random weights cannot be written; is the disk full? (TMPDIR can name another folder)",
          path.native(), begin >> 20);
   }
 }
@@ -146,7 +146,7 @@ TemporaryFolder::TemporaryFolder() {
   const std::string base = environment::temporary_folder();
   std::string name = base + "/mortise-bench-XXXXXX";
   if (::mkdtemp(name.data()) == nullptr) {
-    fail("{}: no folder can be made there ({}); TMPDIR names another place", base, std::strerror(errno));
+    fail("{}: no folder can be made there ({}); TMPDIR can name another place", base, std::strerror(errno));
   }
   path_ = name;
 }
@@ -196,7 +196,7 @@ std::uint64_t check_fits_memory(const ModelShape& shape, const nlohmann::json& m
   const char* fewer = bits > 8   ? ", or --set model.weights=int8 (or int4)"
                       : bits > 4 ? ", or --set model.weights=int4"
                                  : "";
-  fail("--shape {}: its weights take {:.1f} GiB, and {:.1f} GiB of memory are free; take a smaller shape{}", shape.name,
+  fail("--shape {}: its weights take {:.1f} GiB, and {:.1f} GiB of memory are free; use a smaller shape{}", shape.name,
        gib(needed), gib(available_bytes), fewer);
 }
 
@@ -204,7 +204,7 @@ void check_draft_fits_memory(const ModelShape& shape, std::uint64_t available_by
   const std::uint64_t needed = device_bytes_of(shape, 16, 16);
   if (needed <= available_bytes) return;
   fail(
-      "--draft-shape {}: its weights take {:.1f} GiB, and {:.1f} GiB of memory are free beside the target's; take a "
+      "--draft-shape {}: its weights take {:.1f} GiB, and {:.1f} GiB of memory are free beside the target's; use a "
       "smaller shape",
       shape.name, gib(needed), gib(available_bytes));
 }

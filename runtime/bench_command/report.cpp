@@ -50,7 +50,7 @@ std::string spread(const Figure& figure) {
 }
 
 std::string limits_line(const ReportLimits& limits) {
-  std::string line = fmt::format("limits of this run: {} {:.1f} GB/s ({} MiB again and again)", limits.movement,
+  std::string line = fmt::format("limits of this run: {} {:.1f} GB/s ({} MiB, repeatedly)", limits.movement,
                                  limits.limits.read_bytes_per_s * 1e-9, limits.working_set_bytes >> 20);
   if (limits.unit && limits.limits.operations_per_s) {
     line += fmt::format(", {} {:.3f} T/s", *limits.unit, *limits.limits.operations_per_s * 1e-12);

@@ -57,12 +57,12 @@ Setting parse_setting(const std::string& text) {
   const std::size_t equals = text.find('=');
   const std::size_t dot = text.find('.');
   if (equals == text.npos || dot > equals || dot == 0 || dot + 1 == equals) {
-    fail("{}: no setting; write PART.OPTION=VALUE, such as device.threads=1 or kv_cache.memory=1GiB", text);
+    fail("{}: not a setting; write PART.OPTION=VALUE, such as device.threads=1 or kv_cache.memory=1GiB", text);
   }
   Setting setting{text.substr(0, dot), text.substr(dot + 1, equals - dot - 1), nullptr};
   if (std::find(std::begin(kParts), std::end(kParts), setting.part) == std::end(kParts)) {
-    fail("{}: no part {}; settings are of device, model, attention, scheduler, proposer or kv_cache", text,
-         setting.part);
+    fail("{}: there is no part {}; a setting belongs to device, model, attention, scheduler, proposer or kv_cache",
+         text, setting.part);
   }
   const std::string value = text.substr(equals + 1);
   setting.value = Json::parse(value, nullptr, /*allow_exceptions=*/false);
@@ -87,7 +87,7 @@ std::string script_text(const PipelineDescription& pipeline, std::span<const Set
   add_part("scheduler", pipeline.scheduler);
   for (const Setting& setting : settings) {
     if (setting.part != "proposer" || pipeline.proposers.size() == 1) continue;
-    fail("proposer.{}: the pipeline has {}; name a script that has one", setting.option,
+    fail("proposer.{}: the pipeline has {}; use a script that has one", setting.option,
          pipeline.proposers.empty() ? "no proposer" : "several proposers");
   }
   if (pipeline.proposers.size() == 1) add_part("proposer", pipeline.proposers.front());

@@ -101,7 +101,7 @@ void record_requests(Engine& engine, const Assembly& assembly, std::vector<Reque
     }
     stream << to_json(recorded).dump() << '\n';
   }
-  if (!stream.flush()) fail("{}: cannot be written; is the disk full? (TMPDIR names another folder)", log.native());
+  if (!stream.flush()) fail("{}: cannot be written; is the disk full? (TMPDIR can name another folder)", log.native());
 }
 
 }  // namespace mortise::bench

@@ -35,7 +35,7 @@ void check_environment(const SubjectChoice& choice) {
   if (!forced) return;
   for (const Setting& setting : choice.settings) {
     if (setting.part == "device" && setting.option == "isa") {
-      fail("device.isa={}: MORTISE_ISA={} comes before it; unset that variable", setting.value.dump(), *forced);
+      fail("device.isa={}: MORTISE_ISA={} overrides it; unset that variable", setting.value.dump(), *forced);
     }
   }
 }

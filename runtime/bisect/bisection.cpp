@@ -87,8 +87,7 @@ class Trial {
     const std::vector<std::byte> before = output(old_, first.choice), after = output(new_, first.new_choice);
     result_.elements = describe_elements(first.op.dtype, first.op.row, before, after);
     if (result_.elements.empty()) {
-      result_.elements =
-          "run again, both wrote equal bits there: a part does not compute the same each time that it is asked";
+      result_.elements = "in a second run, both wrote equal bits there: a part does not always compute the same result";
     }
   }
 

@@ -48,7 +48,7 @@ std::string stretch_name(std::int32_t stretch, const std::vector<std::int32_t>& 
   const auto count = static_cast<std::int32_t>(layers.size());
   if (count == 0) return "in the forward";
   if (stretch == 0) return fmt::format("before the attention of layer {}", layer_at(0));
-  if (stretch >= count) return fmt::format("behind the attention of layer {}", layer_at(count - 1));
+  if (stretch >= count) return fmt::format("after the attention of layer {}", layer_at(count - 1));
   if (layer_at(stretch - 1) == layer_at(stretch))
     return fmt::format("within the attention of layer {}", layer_at(stretch));
   return fmt::format("between the attention of layer {} and that of layer {}", layer_at(stretch - 1),

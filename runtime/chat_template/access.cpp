@@ -20,7 +20,7 @@ bool changes(const Value& value, std::string_view name) {
 }
 
 Value no_such(Runtime& runtime, const Value& value, std::string_view name) {
-  return runtime.missing(fmt::format("a {} has no '{}'", value.type_name(), short_name(name)));
+  return runtime.missing(fmt::format("{} has no '{}'", value.type_with_article(), short_name(name)));
 }
 
 Value loop_attribute(Runtime& runtime, const Value& self, std::string_view name) {
@@ -56,7 +56,7 @@ Value loop_attribute(Runtime& runtime, const Value& self, std::string_view name)
           // A list could hold the loop itself.
           for (const Value& value : arguments.positional) {
             if (value.is_number() || value.is_none() || value.is_undefined() || value.text() != nullptr) continue;
-            fail("loop.changed compares texts and numbers, not a {}", value.type_name());
+            fail("loop.changed can compare texts and numbers, not {}", value.type_with_article());
           }
           std::vector<Value>& last = self.object<Loop>()->last_changed;
           const auto same = [&](const Value& a, const Value& b) { return equal(a, b, of.budget()); };
@@ -73,7 +73,7 @@ Value loop_attribute(Runtime& runtime, const Value& self, std::string_view name)
 std::int64_t place(const Value& value, std::int64_t otherwise, std::int64_t size, std::int64_t low, std::int64_t high) {
   if (value.is_none()) return otherwise;
   const auto given = value.integer();
-  if (!given) fail("a slice has a {} for a bound; expected an integer", value.type_name());
+  if (!given) fail("a bound of a slice is {}; expected an integer", value.type_with_article());
   return std::clamp(*given < 0 ? std::max(*given, -size - 1) + size : *given, low, high);
 }
 
@@ -84,7 +84,7 @@ struct Slice {
 
 Slice sliced(std::int64_t size, const Value& begin, const Value& end, const Value& by) {
   std::int64_t step = by.is_none() ? 1 : by.integer().value_or(0);
-  if (step == 0) fail("a slice has the step 0, or one that is no integer");
+  if (step == 0) fail("the step of a slice must be an integer other than 0");
   step = std::clamp(step, -size - 1, size + 1);  // a longer step selects the same items
   const bool down = step < 0;
   const std::int64_t low = down ? -1 : 0, high = down ? size - 1 : size;
@@ -143,7 +143,7 @@ Value Runtime::attribute(const Value& value, std::string_view name) {
         [method, value](Runtime& runtime, Arguments& arguments) { return method(runtime, value, arguments); }, value);
   }
   if (changes(value, name)) {
-    return undefined(fmt::format("a template may not change a {} ('{}')", value.type_name(), short_name(name)));
+    return undefined(fmt::format("a template may not change {} ('{}')", value.type_with_article(), short_name(name)));
   }
   if (const Dict* dict = value.object<Dict>()) {
     if (const Value* found = dict->find(name)) return *found;
@@ -161,7 +161,7 @@ Value Runtime::item(const Value& value, const Value& key) {
   if (const auto index = key.integer(); index && (value.text() || (sequence && sequence->is_indexable()))) {
     const auto size = static_cast<std::int64_t>(length(value));
     const std::int64_t at = *index < 0 ? *index + size : *index;
-    if (at < 0 || at >= size) return this->missing(fmt::format("a {} has no item {}", value.type_name(), *index));
+    if (at < 0 || at >= size) return this->missing(fmt::format("{} has no item {}", value.type_with_article(), *index));
     if (sequence != nullptr) return sequence->items[static_cast<std::size_t>(at)];
     const MarkedText& text = *value.text();
     const std::size_t begin = byte_of_character(text.bytes(), static_cast<std::size_t>(at));
@@ -175,8 +175,8 @@ Value Runtime::item(const Value& value, const Value& key) {
   const MarkedText* text = key.text();
   const std::string name = text != nullptr   ? quote(short_name(text->bytes()))
                            : key.is_number() ? to_text(key, budget_).bytes()
-                                             : fmt::format("by a {}", key.type_name());
-  return this->missing(fmt::format("a {} has no item {}", value.type_name(), name));
+                                             : fmt::format("by {}", key.type_with_article());
+  return this->missing(fmt::format("{} has no item {}", value.type_with_article(), name));
 }
 
 Value Runtime::slice(const Value& value, const Value& begin, const Value& end, const Value& step) {
@@ -191,7 +191,7 @@ Value Runtime::slice(const Value& value, const Value& begin, const Value& end, c
     return make().sequence(sequence->shape, std::move(items));
   }
   const MarkedText* text = value.text();
-  if (text == nullptr) return this->missing(fmt::format("a {} cannot be sliced", value.type_name()));
+  if (text == nullptr) return this->missing(fmt::format("{} cannot be sliced", value.type_with_article()));
   return make().text(sliced_text(*this, *text, begin, end, step));
 }
 

@@ -60,7 +60,7 @@ bool less(const Value& a, const Value& b, Budget& budget) {
     }
     return list_a->items.size() < list_b->items.size();
   }
-  fail("a {} and a {} have no order", a.type_name(), b.type_name());
+  fail("{} and {} cannot be ordered", a.type_with_article(), b.type_with_article());
 }
 
 }  // namespace mortise::jinja

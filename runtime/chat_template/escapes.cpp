@@ -19,7 +19,8 @@ std::uint32_t read_code(std::string_view text, std::size_t& at, std::size_t leas
   const char* const end = begin + std::min(most, text.size() - at);
   const auto [stop, error] = std::from_chars(begin, end, code, base);
   const auto count = static_cast<std::size_t>(stop - begin);
-  if (error != std::errc{} || count < least) fail("a string has a broken escape; \\x takes 2 digits, \\u 4 and \\U 8");
+  if (error != std::errc{} || count < least)
+    fail("a string has an invalid escape; \\x takes 2 digits, \\u 4 and \\U 8");
   at += count;
   return code;
 }
@@ -27,7 +28,7 @@ std::uint32_t read_code(std::string_view text, std::size_t& at, std::size_t leas
 void append_code(std::uint32_t code, std::string& out) {
   utf8proc_uint8_t bytes[4];
   if (!utf8proc_codepoint_valid(static_cast<utf8proc_int32_t>(code))) {
-    fail("a string has an escape for U+{:04X}, which is no character", code);
+    fail("a string has an escape for U+{:04X}, which is not a character", code);
   }
   const auto size = utf8proc_encode_char(static_cast<utf8proc_int32_t>(code), bytes);
   out.append(reinterpret_cast<const char*>(bytes), static_cast<std::size_t>(size));

@@ -11,7 +11,7 @@ namespace {
 void refuse_markup(const Value& value) {
   const String* text = value.object<String>();
   if (text == nullptr || !text->is_markup) return;
-  fail("a text that came through 'safe' can be printed and joined with + and ~, no more; put 'safe' at the end");
+  fail("a text that came through 'safe' can only be printed, and joined with + and ~; put 'safe' at the end");
 }
 
 void refuse_markup(const Value& value, const Arguments& arguments) {

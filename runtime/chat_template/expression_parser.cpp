@@ -422,7 +422,7 @@ ExpressionPointer ExpressionParser::test(ExpressionPointer value) {
   if (tokens_.skip_sign("(")) {
     arguments(*test);
   } else if (argument_follows()) {
-    if (tokens_.is_name("is")) tokens_.refuse("tests are chained with 'is'; put 'and' between them");
+    if (tokens_.is_name("is")) tokens_.refuse("tests cannot be chained with 'is'; put 'and' between them");
     test->operands.push_back(postfix(primary()));
   }
   test = measured(std::move(test));

@@ -20,7 +20,7 @@ Value list(Runtime& runtime, const Value& value, Arguments& arguments) {
 
 Value items(Runtime& runtime, const Value& value, Arguments&) {
   const Dict* dict = value.object<Dict>();
-  if (dict == nullptr && !value.is_undefined()) fail("items takes a dict, not a {}", value.type_name());
+  if (dict == nullptr && !value.is_undefined()) fail("items needs a dict, not {}", value.type_with_article());
   std::vector<Value> pairs;
   if (dict != nullptr) {
     for (const auto& [key, item] : dict->entries) pairs.push_back(runtime.make().tuple({key, item}));
@@ -39,14 +39,16 @@ Value first(Runtime& runtime, const Value& value, Arguments&) {
 
 Value last(Runtime& runtime, const Value& value, Arguments&) {
   const Sequence* sequence = value.object<Sequence>();
-  if (sequence != nullptr && !sequence->has_length()) fail("last takes no generator; make it a list first: | list");
+  if (sequence != nullptr && !sequence->has_length())
+    fail("last does not work on a generator; make it a list first: | list");
   const std::vector<Value> all = runtime.items_of(value);
   return all.empty() ? undefined("the last item of an empty list is undefined") : all.back();
 }
 
 Value reverse(Runtime& runtime, const Value& value, Arguments&) {
   const Sequence* sequence = value.object<Sequence>();
-  if (sequence != nullptr && !sequence->has_length()) fail("reverse takes no generator; make it a list first: | list");
+  if (sequence != nullptr && !sequence->has_length())
+    fail("reverse does not work on a generator; make it a list first: | list");
   std::vector<Value> all = runtime.items_of(value);
   std::ranges::reverse(all);
   if (value.text() == nullptr) return runtime.make().generator(std::move(all));
@@ -88,9 +90,9 @@ Value sort(Runtime& runtime, const Value& value, Arguments& arguments) {
 Value dictsort(Runtime& runtime, const Value& value, Arguments& arguments) {
   const Parameters of(arguments, "dictsort", {"case_sensitive", "by", "reverse"});
   const Dict* dict = value.object<Dict>();
-  if (dict == nullptr) fail("dictsort takes a dict, not a {}", value.type_name());
+  if (dict == nullptr) fail("dictsort needs a dict, not {}", value.type_with_article());
   const std::string by = of.has(1) ? of.text(1).bytes() : "key";
-  if (by != "key" && by != "value") fail("dictsort: by is not 'key' or 'value'");
+  if (by != "key" && by != "value") fail("dictsort: 'by' must be 'key' or 'value'");
   std::vector<Value> all, keys;
   for (const auto& [key, item] : dict->entries) {
     all.push_back(runtime.make().tuple({key, item}));

@@ -75,7 +75,7 @@ double rounded(double value, std::int64_t precision, const std::string& method) 
   const double scale = std::pow(10.0, static_cast<double>(precision));
   if (method == "ceil") return std::ceil(value * scale) / scale;
   if (method == "floor") return std::floor(value * scale) / scale;
-  if (method != "common") fail("round: the method is not 'common', 'ceil' or 'floor'");
+  if (method != "common") fail("round: the method must be 'common', 'ceil' or 'floor'");
   if (precision < 0) return std::nearbyint(value * scale) / scale;
   return std::strtod(fmt::format("{:.{}f}", value, static_cast<int>(precision)).c_str(), nullptr);
 }
@@ -95,7 +95,7 @@ std::int64_t rounded(std::int64_t value, std::int64_t digits) {
 Value round(Runtime& runtime, const Value& value, Arguments& arguments) {
   const Parameters of(arguments, "round", {"precision", "method"});
   runtime.budget().step();
-  if (!value.is_number()) fail("round takes a number, not a {}", value.type_name());
+  if (!value.is_number()) fail("round needs a number, not {}", value.type_with_article());
   const std::int64_t precision = of.integer(0, 0);
   if (precision < -20 || precision > 20) fail("round: the precision {} is not from -20 to 20", precision);
   const std::string method = of.has(1) ? of.text(1).bytes() : "common";
@@ -104,7 +104,7 @@ Value round(Runtime& runtime, const Value& value, Arguments& arguments) {
 }
 
 Value absolute(Runtime&, const Value& value, Arguments&) {
-  if (!value.is_number()) fail("abs takes a number, not a {}", value.type_name());
+  if (!value.is_number()) fail("abs needs a number, not {}", value.type_with_article());
   const auto whole = value.integer();
   if (!whole) return std::fabs(*value.number());
   if (*whole == INT64_MIN) fail_overflow();
@@ -114,7 +114,7 @@ Value absolute(Runtime&, const Value& value, Arguments&) {
 Value sum(Runtime& runtime, const Value& value, Arguments& arguments) {
   const Parameters of(arguments, "sum", {"attribute", "start"});
   Value total = of.has(1) ? of.at(1) : Value(std::int64_t{0});
-  if (total.text() != nullptr) fail("sum adds no texts; join does");
+  if (total.text() != nullptr) fail("sum cannot add texts; use join");
   for (const Value& item : runtime.items_of(value)) {
     total = runtime.binary(Operator::kAdd, total, attribute_path(runtime, item, of.find(0)));
   }

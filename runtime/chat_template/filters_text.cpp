@@ -76,7 +76,7 @@ MarkedText indentation(Runtime& runtime, const Value* width, std::int64_t otherw
   }
   const std::int64_t count = width == nullptr ? otherwise : width->integer().value_or(-1);
   if (count > kMost || (width != nullptr && !width->integer())) {
-    fail("an indent is a {}, or more than {}; expected a number of spaces or a text", width->type_name(), kMost);
+    fail("an indent is {}, or more than {}; expected a number of spaces or a text", width->type_with_article(), kMost);
   }
   runtime.budget().step();
   return MarkedText(std::string(static_cast<std::size_t>(std::max<std::int64_t>(0, count)), ' '), Source::kTemplate);
@@ -84,7 +84,7 @@ MarkedText indentation(Runtime& runtime, const Value* width, std::int64_t otherw
 
 Value indent(Runtime& runtime, const Value& value, Arguments& arguments) {
   const Parameters of(arguments, "indent", {"width", "first", "blank"});
-  if (value.text() == nullptr) fail("indent takes a text, not a {}", value.type_name());
+  if (value.text() == nullptr) fail("indent needs a text, not {}", value.type_with_article());
   const MarkedText space = indentation(runtime, of.find(0), 4);
   const bool blank = of.truth(2, false);
   const Counted room(&runtime.budget(), value.text()->memory());  // for the copy
@@ -106,7 +106,7 @@ Value indent(Runtime& runtime, const Value& value, Arguments& arguments) {
 
 Value format(Runtime& runtime, const Value& value, Arguments& arguments) {
   if (!arguments.positional.empty() && !arguments.named.empty()) {
-    fail("the filter 'format' takes named values or others, not both");
+    fail("the filter 'format' accepts named values or positional values, not both");
   }
   Dict::Entries named;
   for (const auto& [name, of] : arguments.named) named.emplace_back(runtime.make().text(name), of);
@@ -127,7 +127,7 @@ Value tojson(Runtime& runtime, const Value& value, Arguments& arguments) {
   }
   if (of.has(2) && !of.at(2).is_none()) {
     const std::vector<Value> both = runtime.items_of(of.at(2));
-    if (both.size() != 2) fail("tojson: separators are not two texts");
+    if (both.size() != 2) fail("tojson: 'separators' must be two texts");
     json.item_separator = runtime.text_of(both[0]);
     json.key_separator = runtime.text_of(both[1]);
   }

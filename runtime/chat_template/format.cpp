@@ -71,7 +71,7 @@ Specification read_specification(const MarkedText& format, std::size_t begin, st
   of.grouped = reader.skip(',');
   if (reader.skip('.')) of.precision = reader.number();
   of.type = reader.take();
-  if (!reader.done()) fail("a format has a specification that is not supported");
+  if (!reader.done()) fail("a format specification is not supported");
   return of;
 }
 
@@ -95,7 +95,7 @@ std::string number_digits(const Value& value, const Specification& of) {
     case 'x':
     case 'X':
     case 'o':
-      if (!whole) fail("a format of type '{}' has a float; it takes integers", of.type);
+      if (!whole) fail("a format of type '{}' has a float; it needs an integer", of.type);
       if (of.type == 'x') return fmt::format("{}{:x}", of.alternate ? "0x" : "", magnitude);
       if (of.type == 'X') return fmt::format("{}{:X}", of.alternate ? "0X" : "", magnitude);
       if (of.type == 'o') return fmt::format("{}{:o}", of.alternate ? "0o" : "", magnitude);
@@ -137,7 +137,7 @@ void append_padded(const MarkedText& sign, const MarkedText& text, const Specifi
 void append_formatted(const Value& value, const Specification& of, Runtime& runtime, MarkedText& out) {
   const bool is_number = value.is_number() && (value.get_if<bool>() == nullptr || of.type != '\0');
   if (!is_number || of.type == 's') {
-    if (of.type != '\0' && of.type != 's') fail("a format of type '{}' has a {}", of.type, value.type_name());
+    if (of.type != '\0' && of.type != 's') fail("a format of type '{}' has {}", of.type, value.type_with_article());
     MarkedText text = runtime.text_of(value);
     if (of.precision) text.resize(byte_of_character(text.bytes(), *of.precision));
     return append_padded({}, text, of, of.align == '\0' ? '<' : of.align, out);
@@ -230,9 +230,9 @@ MarkedText format_percent(const MarkedText& format, const std::vector<Value>& va
     const Value* value = nullptr;
     if (reader.skip('(')) {
       const std::size_t close = bytes.find(')', reader.at_);
-      if (close == bytes.npos || named == nullptr) fail("a format with %(name) has no dict, or no ')'");
+      if (close == bytes.npos || named == nullptr) fail("a format with %(name) needs a dict and a ')'");
       value = named->find(std::string_view(bytes).substr(reader.at_, close - reader.at_));
-      if (value == nullptr) fail("a format with %(name) has a name that the dict does not");
+      if (value == nullptr) fail("a format with %(name) has a name that is not in the dict");
       reader.at_ = close + 1;
       by_name = true;
     }

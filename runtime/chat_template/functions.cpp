@@ -38,7 +38,7 @@ Value dict(Runtime& runtime, Arguments& arguments) {
     }
     for (const Value& pair : runtime.items_of(from)) {
       std::vector<Value> both = runtime.items_of(pair);
-      if (both.size() != 2) fail("dict() takes named values, a dict, or a list of pairs");
+      if (both.size() != 2) fail("dict() needs named values, a dict, or a list of pairs");
       entries.emplace_back(std::move(both[0]), std::move(both[1]));
     }
   }
@@ -99,7 +99,7 @@ Value raise_exception(Runtime& runtime, Arguments& arguments) {
 Value strftime_now(Runtime& runtime, Arguments& arguments) {
   const Parameters of(arguments, "strftime_now", {"format"});
   const std::string& format = of.text(0).bytes();
-  if (format.size() > 200) fail("strftime_now() has a format of {} bytes; at most 200 are taken", format.size());
+  if (format.size() > 200) fail("strftime_now() has a format of {} bytes; at most 200 are allowed", format.size());
   static const locale_t kPlain = newlocale(LC_ALL_MASK, "C", nullptr);  // month names are always English
   char text[4096];
   const std::tm now = runtime.now();

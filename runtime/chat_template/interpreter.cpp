@@ -186,7 +186,8 @@ void Interpreter::assign(const Expression& target, const Value& value) {
   if (target.kind == Expression::Kind::kAttribute) {
     const Value owner = variable(*target.operands[0]);
     Namespace* space = owner.object<Namespace>();
-    if (space == nullptr) fail("'{}' is set on a {}; only a namespace takes it", target.text, owner.type_name());
+    if (space == nullptr)
+      fail("'{}' is set on {}; only a namespace allows this", target.text, owner.type_with_article());
     return space->set(target.text, value);
   }
   const std::vector<Value> parts = runtime_.items_of(value);
@@ -234,7 +235,7 @@ void Interpreter::bind(const MacroDefinition& macro, Arguments& arguments) {
   std::vector<Value>& given = arguments.positional;
   const std::size_t num_named = macro.parameters.size();
   if (given.size() > num_named && !macro.uses_varargs) {
-    fail("the macro '{}' takes {} arguments at most, got {}", macro.text, num_named, given.size());
+    fail("the macro '{}' takes at most {} arguments, got {}", macro.text, num_named, given.size());
   }
   for (std::size_t i = 0; i < num_named; ++i) {
     const Parameter& parameter = macro.parameters[i];

@@ -65,7 +65,7 @@ class JsonWriter {
       return write_all('[', ']', list->items, [&](const Value& item) { write(item); });
     }
     const Dict* dict = value.object<Dict>();
-    if (dict == nullptr) fail("a {} is no JSON (tojson)", value.type_name());
+    if (dict == nullptr) fail("{} cannot be written as JSON (tojson)", value.type_with_article());
     Dict::Entries sorted;
     if (format_.sort_keys) {
       sorted = dict->entries;
@@ -80,7 +80,7 @@ class JsonWriter {
 
   void write_key(const Value& key) {
     if (key.text() != nullptr) return write_text(*key.text());
-    if (key.object<Sequence>() != nullptr) fail("a tuple is the key of a dict, which JSON cannot say (tojson)");
+    if (key.object<Sequence>() != nullptr) fail("a tuple is the key of a dict, which JSON does not allow (tojson)");
     put("\"");
     write(key);
     put("\"");

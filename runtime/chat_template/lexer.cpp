@@ -162,7 +162,7 @@ class Lexer {
       close(end, text_[end - 3], true);
       return true;
     }
-    refuse("the tag 'raw' has no endraw");
+    refuse("the tag 'raw' has no 'endraw'");
   }
   std::size_t space_end(std::size_t at) const {
     while (at < text_.size() && is_space(static_cast<unsigned char>(text_[at]))) ++at;
@@ -245,7 +245,7 @@ class Lexer {
     add(is_float ? TokenKind::kFloat : TokenKind::kInteger, digits);
     advance(end);
     if (is_name_start(static_cast<unsigned char>(peek()))) {
-      refuse(fmt::format("{} is no number; hexadecimal ones are not supported", quote(digits + peek())));
+      refuse(fmt::format("{} is not a number; hexadecimal numbers are not supported", quote(digits + peek())));
     }
   }
 
@@ -277,7 +277,7 @@ class Lexer {
     if (c == '(' || c == '[' || c == '{') brackets_ += c;
     if (c == ')' || c == ']' || c == '}') {
       const char open = c == ')' ? '(' : c == ']' ? '[' : '{';
-      if (brackets_.empty() || brackets_.back() != open) refuse(fmt::format("'{}' closes nothing", c));
+      if (brackets_.empty() || brackets_.back() != open) refuse(fmt::format("'{}' has no opening bracket", c));
       brackets_.pop_back();
     }
     add(TokenKind::kSign, std::string(1, c));

@@ -151,7 +151,7 @@ bool is_repeatable(const Value& value) {
 }  // namespace
 
 void fail_overflow() {
-  fail("an integer becomes larger than 64 bits");
+  fail("the result does not fit in a 64-bit integer");
 }
 
 Value Runtime::binary(Operator op, const Value& a, const Value& b) {
@@ -176,7 +176,7 @@ Value Runtime::binary(Operator op, const Value& a, const Value& b) {
   if (op == Operator::kMultiply && is_repeatable(a) && b.integer()) return repeated(*this, a, *b.integer());
   if (op == Operator::kMultiply && is_repeatable(b) && a.integer()) return repeated(*this, b, *a.integer());
   if (!a.is_number() || !b.is_number()) {
-    fail("a {} {} a {} cannot be computed", a.type_name(), sign_of(op), b.type_name());
+    fail("{} {} {} is not possible", a.type_with_article(), sign_of(op), b.type_with_article());
   }
   const bool divides = op == Operator::kDivide || op == Operator::kFloorDivide || op == Operator::kModulo;
   const bool zero_power = op == Operator::kPower && *a.number() == 0 && *b.number() < 0;

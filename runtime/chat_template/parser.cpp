@@ -104,7 +104,7 @@ class Parser {
     } else if (word == "break" || word == "continue") {
       if (num_loops_ == 0)
         tokens_.refuse(
-            fmt::format("the tag '{}' stands outside of a loop, or in a block whose text is caught within one", word));
+            fmt::format("the tag '{}' stands outside of a loop, or in a block inside it whose text is captured", word));
       statement = make(word == "break" ? StatementKind::kBreak : StatementKind::kContinue);
     } else {
       fail("line {}: the tag {} is not supported", line, quote(word));

@@ -160,7 +160,7 @@ MarkedText to_text(const Value& value, Budget& budget) {
   if (const auto* whole = value.get_if<std::int64_t>()) return plain(std::to_string(*whole));
   if (const auto* number = value.get_if<double>()) return plain(float_text(*number));
   if (value.object<Sequence>() == nullptr && value.object<Dict>() == nullptr) {
-    fail("a {} is printed, which is no text", value.type_name());
+    fail("{} cannot be printed as a text", value.type_with_article());
   }
   MarkedText out;
   append_repr(value, out, budget);

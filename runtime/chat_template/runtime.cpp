@@ -10,7 +10,7 @@ namespace mortise::jinja {
 Value Runtime::call(const Value& callee, Arguments& arguments) {
   if (const auto* missing = callee.get_if<Undefined>()) fail("{}", *missing->why);
   const Callable* function = callee.object<Callable>();
-  if (function == nullptr) fail("a {} is called, which is no function", callee.type_name());
+  if (function == nullptr) fail("{} cannot be called: it is not a function", callee.type_with_article());
   const Level level(budget_);
   return function->function(*this, arguments);
 }
@@ -40,7 +40,7 @@ std::vector<Value> Runtime::items_of(const Value& value) {
     return keys;
   }
   if (const MarkedText* text = value.text()) return characters_of(*text, *this);
-  fail("a {} cannot be gone through", value.type_name());
+  fail("a loop cannot go through {}", value.type_with_article());
 }
 
 std::size_t Runtime::length(const Value& value) {
@@ -52,13 +52,13 @@ std::size_t Runtime::length(const Value& value) {
   const Sequence* sequence = value.object<Sequence>();
   if (sequence != nullptr && sequence->has_length()) return sequence->items.size();
   if (const Dict* dict = value.object<Dict>()) return dict->entries.size();
-  fail("a {} has no length", value.type_name());
+  fail("{} has no length", value.type_with_article());
 }
 
 bool Runtime::contains(const Value& whole, const Value& part) {
   if (const MarkedText* text = whole.text()) {
     const MarkedText* sought = part.text();
-    if (sought == nullptr) fail("a {} is sought in a text; only a text can be in one", part.type_name());
+    if (sought == nullptr) fail("'in' looks for {} in a text; only a text can be in a text", part.type_with_article());
     budget_.read(text->size() + sought->size());
     // memmem takes linear time; std::string::find does not.
     return memmem(text->bytes().data(), text->size(), sought->bytes().data(), sought->size()) != nullptr;
@@ -98,7 +98,7 @@ Value Runtime::new_namespace(const Arguments& arguments) {
   namespaces_.push_back(space);
   for (const Value& from : arguments.positional) {
     const Dict* dict = from.object<Dict>();
-    if (dict == nullptr) fail("namespace() takes named values or a dict, not a {}", from.type_name());
+    if (dict == nullptr) fail("namespace() needs named values or a dict, not {}", from.type_with_article());
     for (const auto& [key, value] : dict->entries) {
       budget_.take(sizeof(Value) + 64);
       budget_.step(space->attributes.size());
@@ -117,7 +117,7 @@ Parameters::Parameters(const Arguments& arguments, std::string_view function,
                        std::initializer_list<std::string_view> names)
     : function_(function), names_(names), values_(names.size(), nullptr) {
   if (arguments.positional.size() > names.size()) {
-    fail("'{}' takes {} arguments at most, got {}", function, names.size(), arguments.positional.size());
+    fail("'{}' takes at most {} arguments, got {}", function, names.size(), arguments.positional.size());
   }
   for (std::size_t i = 0; i < arguments.positional.size(); ++i) values_[i] = &arguments.positional[i];
   for (const auto& [name, value] : arguments.named) {
@@ -135,13 +135,14 @@ const Value& Parameters::at(std::size_t index) const {
 std::int64_t Parameters::integer(std::size_t index, std::int64_t otherwise) const {
   if (!has(index)) return otherwise;
   const auto value = at(index).integer();
-  if (!value) fail("'{}': '{}' is a {}; expected an integer", function_, names_[index], at(index).type_name());
+  if (!value) fail("'{}': '{}' is {}; expected an integer", function_, names_[index], at(index).type_with_article());
   return *value;
 }
 
 const MarkedText& Parameters::text(std::size_t index) const {
   const MarkedText* text = at(index).text();
-  if (text == nullptr) fail("'{}': '{}' is a {}; expected a text", function_, names_[index], at(index).type_name());
+  if (text == nullptr)
+    fail("'{}': '{}' is {}; expected a text", function_, names_[index], at(index).type_with_article());
   return *text;
 }
 

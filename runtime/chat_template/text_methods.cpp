@@ -162,7 +162,7 @@ Value position(Runtime& runtime, const Value& self, Arguments& arguments) {
   runtime.budget().read(bytes.size() * (1 + sought.size() / 8));
   const std::size_t at = which == Which::kLast ? bytes.rfind(sought.bytes()) : bytes.find(sought.bytes());
   if (at != bytes.npos) return static_cast<std::int64_t>(count_characters(std::string_view(bytes).substr(0, at)));
-  if (if_absent == IfAbsent::kError) fail("index(): the text is not in the other one");
+  if (if_absent == IfAbsent::kError) fail("index(): the text is not in the other text");
   return std::int64_t{-1};
 }
 
@@ -183,7 +183,7 @@ Value joined(Runtime& runtime, const Value& self, Arguments& arguments) {
   const std::vector<Value> items = runtime.items_of(Parameters(arguments, "join", {"items"}).at(0));
   for (const Value& item : items) {
     if (item.text() == nullptr)
-      fail("join(): an item is a {}; expected texts (the filter takes any)", item.type_name());
+      fail("join(): an item is {}; expected texts (the filter join accepts any value)", item.type_with_article());
   }
   return runtime.make().text(join(items, text(self), runtime));
 }
@@ -224,7 +224,7 @@ Value padded(Runtime& runtime, const Value& self, Arguments& arguments) {
   const Counted room(&runtime.budget(), static_cast<std::size_t>(missing));
   const MarkedText space(" ", Source::kTemplate), zero("0", Source::kTemplate);
   const MarkedText& fill = zeros ? zero : of.has(1) ? of.text(1) : space;
-  if (count_characters(fill.bytes()) != 1) fail("ljust() and rjust() fill with one character");
+  if (count_characters(fill.bytes()) != 1) fail("the fill of ljust() and rjust() must be one character");
   MarkedText padding;
   for (std::int64_t i = 0; i < missing; ++i) padding.append(fill);
   const std::string& bytes = text(self).bytes();

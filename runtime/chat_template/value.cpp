@@ -100,6 +100,12 @@ const char* Value::type_name() const {
   return kNames[data_.index()];
 }
 
+std::string Value::type_with_article() const {
+  const std::string_view name = type_name();
+  const bool has_vowel = std::string_view("aeiouAEIOU").find(name.front()) != std::string_view::npos;
+  return (has_vowel ? "an " : "a ") + std::string(name);
+}
+
 std::size_t Value::depth() const {
   if (const Sequence* value = object<Sequence>()) return value->depth;
   if (const Dict* value = object<Dict>()) return value->depth;
@@ -177,12 +183,13 @@ std::string hash_key(const Value& key) {
   }
   const Sequence* tuple = key.object<Sequence>();
   if (tuple == nullptr || tuple->shape != Sequence::Shape::kTuple) {
-    fail("a {} cannot be the key of a dict", key.type_name());
+    fail("{} cannot be the key of a dict", key.type_with_article());
   }
   std::string text = "(";
   for (const Value& item : tuple->items) {
     // Nested tuples are refused, because one tuple may occur many times in another.
-    if (item.object<Sequence>() != nullptr) fail("a tuple with a {} cannot be the key of a dict", item.type_name());
+    if (item.object<Sequence>() != nullptr)
+      fail("a tuple with {} cannot be the key of a dict", item.type_with_article());
     const std::string part = hash_key(item);
     text += std::to_string(part.size()) + ":" + part;
   }

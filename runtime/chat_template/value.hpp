@@ -106,8 +106,9 @@ class Value {
   bool truth() const;
   // Whether both refer to the same object.
   bool is_same(const Value& other) const;
-  // The name of the type in Python, for errors.
+  // The name of the type in Python, and the same with its article ("an int"), for errors.
   const char* type_name() const;
+  std::string type_with_article() const;
   // Levels of nested lists, dicts, functions and loops, which is the depth of recursion when the value is destroyed.
   // Namespaces count as leaves, because they are emptied before they are destroyed (Runtime::clear_namespaces).
   std::size_t depth() const;

@@ -25,7 +25,7 @@ void check_has_no_gguf(const fs::path& folder) {
     const std::string name = entry.path().filename().native();
     if (!name.ends_with(".gguf")) continue;
     fail(
-        "{}: has {}, and GGUF files are not supported; download the model's safetensors checkpoint, which the GGUF "
+        "{}: has {}, but GGUF files are not supported; download the model's safetensors checkpoint, which the GGUF "
         "file was made from",
         folder.native(), quote(name));
   }
@@ -43,7 +43,7 @@ void check_folder(const fs::path& folder) {
   }
   if (!is_there(folder / "config.json")) {
     check_has_no_gguf(folder);
-    fail("{}: has no config.json, so it is no Hugging Face checkpoint; check the path or download it again",
+    fail("{}: has no config.json, so it is not a Hugging Face checkpoint; check the path or download it again",
          folder.native());
   }
 }
@@ -83,7 +83,7 @@ std::map<std::string, std::vector<std::string>> read_index(const fs::path& path)
   if (!weight_map.is_object()) fail("{}: has no weight_map; download the file again", where);
   std::map<std::string, std::vector<std::string>> shards;
   for (const auto& [name, shard] : weight_map.items()) {
-    if (!shard.is_string()) fail("{}: tensor {} names no shard; download the file again", where, quote(name));
+    if (!shard.is_string()) fail("{}: tensor {} has no shard; download the file again", where, quote(name));
     shards[shard.get<std::string>()].push_back(name);
   }
   for (const auto& [shard, names] : shards) check_shard_name(shard, where);

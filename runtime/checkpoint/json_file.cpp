@@ -18,7 +18,7 @@ std::optional<std::int32_t> id_of(const nlohmann::json& value, const char* key, 
   }
   if (!value.is_number_unsigned()) return std::nullopt;
   const auto id = value.get<std::uint64_t>();
-  if (id > std::numeric_limits<std::int32_t>::max()) fail("{}: {} is {}; that is no token id", where, key, id);
+  if (id > std::numeric_limits<std::int32_t>::max()) fail("{}: {} is {}; that is not a token id", where, key, id);
   return static_cast<std::int32_t>(id);
 }
 
@@ -27,7 +27,7 @@ std::optional<std::int32_t> id_of(const nlohmann::json& value, const char* key, 
 nlohmann::json read_json_object(const std::filesystem::path& path) {
   const MappedFile file(path);
   if (file.bytes().size() > kMaxJsonBytes) {
-    fail("{}: {} bytes; the limit is {}: this is no file of a checkpoint", path.native(), file.bytes().size(),
+    fail("{}: {} bytes; the limit is {}: this is not a file of a checkpoint", path.native(), file.bytes().size(),
          kMaxJsonBytes);
   }
   nlohmann::json document;
@@ -55,7 +55,7 @@ std::vector<std::int32_t> token_ids(const nlohmann::json& object, const char* ke
     return ids;
   }
   if (value.size() > kMaxTokenIds) {
-    fail("{}: {} lists {} token ids; at most {} can be meant", where, key, value.size(), kMaxTokenIds);
+    fail("{}: {} lists {} token ids; at most {} are allowed", where, key, value.size(), kMaxTokenIds);
   }
   for (const nlohmann::json& entry : value) {
     const auto id = id_of(entry, key, where);

@@ -12,7 +12,7 @@ using nlohmann::json;
 
 constexpr const char* kSupported =
     "supported are gptq (4 or 8 bits), awq (version gemm, 4 bits), compressed-tensors (pack-quantized or "
-    "int-quantized, 4 or 8 bits; float-quantized, 8 bits) and fp8 (E4M3, per tensor or in blocks of 128 x 128); take "
+    "int-quantized, 4 or 8 bits; float-quantized, 8 bits) and fp8 (E4M3, per tensor or in blocks of 128 x 128); use "
     "such a checkpoint, or the unquantised one with weights = \"int8\"";
 
 constexpr std::int64_t kFp8Block = 128;

@@ -81,7 +81,7 @@ class QuantizedMatrix::Finder {
   const TensorView& need(const char* suffix) const {
     const TensorView* tensor = optional(suffix);
     if (tensor == nullptr) {
-      fail("{}: tensor {}{} is missing, which a quantised matrix needs; download the checkpoint again", where_, stem_,
+      fail("{}: tensor {}{} is missing, but a quantised matrix needs it; download the checkpoint again", where_, stem_,
            suffix);
     }
     return *tensor;
@@ -217,7 +217,7 @@ class QuantizedMatrix::Finder {
     if (weight == nullptr || !weight->dtype_name.starts_with("F8_")) return std::nullopt;
     if (weight->dtype != Dtype::kF8E4M3 || weight->shape.size() != 2 || weight->shape[0] < 1 || weight->shape[1] < 1 ||
         weight->shape[1] >= kMaxColumns) {
-      wrong(".weight", *weight, "F8_E4M3 with two dimensions; take a checkpoint in E4M3, or the unquantised one");
+      wrong(".weight", *weight, "F8_E4M3 with two dimensions; use a checkpoint in E4M3, or the unquantised one");
     }
     QuantizedMatrix out;
     out.fp8_ = true;

@@ -44,12 +44,12 @@ std::string_view header_text(std::span<const std::byte> file, const std::string&
     fail("{}: is a Git LFS pointer and not the weights; run `git lfs pull` in its folder", where);
   }
   if (file.size() < kLengthBytes) {
-    fail("{}: {} bytes, and a safetensors file has at least {}; download it again", where, file.size(), kLengthBytes);
+    fail("{}: {} bytes, but a safetensors file has at least {}; download it again", where, file.size(), kLengthBytes);
   }
   std::uint64_t length = 0;
   std::memcpy(&length, file.data(), kLengthBytes);
   if (length > kMaxHeaderBytes) {
-    fail("{}: is no safetensors file (its header would have {} bytes, the limit is {})", where, length,
+    fail("{}: is not a safetensors file (its header would have {} bytes, the limit is {})", where, length,
          kMaxHeaderBytes);
   }
   if (length > file.size() - kLengthBytes) {
@@ -64,7 +64,8 @@ std::uint64_t expected_bytes(const HeaderEntry& entry, Dtype dtype, const std::s
   std::uint64_t count = dtype == Dtype::kOther ? 1 : dtype_size(dtype);
   for (const std::uint64_t extent : entry.shape) {
     if (extent > std::numeric_limits<std::int64_t>::max() || __builtin_mul_overflow(count, extent, &count)) {
-      fail("{}: the shape of tensor {} has more elements than 64 bits count; {}", where, quote(entry.name), kRemedy);
+      fail("{}: the shape of tensor {} has more elements than 64 bits can count; {}", where, quote(entry.name),
+           kRemedy);
     }
   }
   return dtype == Dtype::kOther ? entry.data_offsets[1] - entry.data_offsets[0] : count;
@@ -80,7 +81,7 @@ void check_layout(std::vector<HeaderEntry>& entries, std::uint64_t data_begin, s
   for (const HeaderEntry& entry : entries) {
     const std::uint64_t begin = entry.data_offsets[0], end = entry.data_offsets[1];
     if (begin > end || end > kMaxOffset) {
-      fail("{}: tensor {} lies at bytes {} to {} of the data, which cannot be; {}", where, quote(entry.name), begin,
+      fail("{}: tensor {} claims bytes {} to {} of the data, which is impossible; {}", where, quote(entry.name), begin,
            end, kRemedy);
     }
     if (begin != expected_begin) {
@@ -109,8 +110,8 @@ TensorView view_of(HeaderEntry& entry, std::span<const std::byte> data, const st
   }
   if (dtype != Dtype::kOther && reinterpret_cast<std::uintptr_t>(bytes.data()) % dtype_size(dtype) != 0) {
     fail(
-        "{}: tensor {} does not begin at a multiple of its {} bytes an element; load the file and save it again with "
-        "safetensors 0.3 or later, which aligns",
+        "{}: tensor {} does not begin at a multiple of its element size, {} bytes; load the file and save it again "
+        "with safetensors 0.3 or later, which aligns tensors",
         where, quote(entry.name), dtype_size(dtype));
   }
   return {.dtype = dtype,

@@ -21,7 +21,8 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
       state_ = State::kTop;
     } else if (state_ == State::kTensorValue) {
       if (header_.entries.size() == kMaxTensors) {
-        fail("{}: has more than {} tensors; no checkpoint has: check where the file came from", where_, kMaxTensors);
+        fail("{}: has more than {} tensors, which no checkpoint has; check where the file came from", where_,
+             kMaxTensors);
       }
       header_.entries.push_back({.name = name_, .dtype = {}, .shape = {}, .data_offsets = {}});
       seen_ = 0;
@@ -36,7 +37,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
 
   bool key(string_t& key) override {
     if (state_ == State::kTop) {
-      if (!names_.insert(key).second) fail("{}: {} stands twice in the header; {}", where_, quote(key), kRemedy);
+      if (!names_.insert(key).second) fail("{}: {} is twice in the header; {}", where_, quote(key), kRemedy);
       name_ = key;
       state_ = key == "__metadata__" ? State::kMetadataValue : State::kTensorValue;
     } else if (state_ == State::kTensor) {
@@ -126,7 +127,8 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
 
   [[noreturn]] bool unexpected(const char* what) const {
     if (state_ == State::kStart) fail("{}: the header is {}; expected an object; {}", where_, what, kRemedy);
-    fail("{}: the header has {} in the description of {}, where none belongs; {}", where_, what, quote(name_), kRemedy);
+    fail("{}: the header has {} in the description of {}, where it does not belong; {}", where_, what, quote(name_),
+         kRemedy);
   }
 
   void field(const std::string& key) {

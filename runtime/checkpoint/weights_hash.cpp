@@ -58,7 +58,7 @@ void WeightsHash::start(std::optional<HashSidecar> sidecar) {
   started_ = true;
   if (sidecar) value_ = sidecar->read();
   if (value_) {
-    spdlog::debug("{}: has the hash of the weights, which are not read for it", sidecar->path().native());
+    spdlog::debug("{}: has the hash of the weights, so they are not read again", sidecar->path().native());
     return;
   }
   sidecar_ = std::move(sidecar);

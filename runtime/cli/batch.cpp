@@ -42,14 +42,14 @@ void read_line(const InputLine& line, std::size_t max_line_bytes, LineRequest& r
   if (method != "POST") fail_type("method", "\"POST\"", method);
   const auto url = json.find("url");
   if (url == json.end())
-    fail("url is missing; it is /v1/completions, /v1/chat/completions, /v1/score or /v1/decisions");
+    fail("url is missing; expected /v1/completions, /v1/chat/completions, /v1/score or /v1/decisions");
   if (!url->is_string()) fail_type("url", "a string", *url);
   request.url = url->get<std::string>();
   const auto body = json.find("body");
   if (body == json.end()) fail("body is missing");
   if (!body->is_object()) fail_type("body", "a JSON object", *body);
   if (body->value("stream", Json(false)) == true) {
-    fail("stream is true; a batch writes whole answers: leave it out");
+    fail("stream is true, but a batch writes whole answers; leave it out");
   }
   request.body = std::move(*body);
 }

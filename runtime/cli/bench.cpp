@@ -55,7 +55,8 @@ void write_json(const std::string& file, const bench::Report& report) {
 // Writes the random weights of a shape for other programs.
 void save_model(const CommandOptions& options) {
   if (options.bench.shape.empty() || !options.words.empty()) {
-    throw CLI::ValidationError("--save-model goes with --shape alone: mortise bench --shape 160m --save-model FOLDER");
+    throw CLI::ValidationError(
+        "--save-model can only be used with --shape: mortise bench --shape 160m --save-model FOLDER");
   }
   const bench::ModelShape& shape = bench::model_shape(options.bench.shape);
   std::error_code error;
@@ -71,7 +72,7 @@ void run(CommandOptions& options) {
   }
   read_words(options);
   if (!options.compare.empty() && !options.bench.against.empty()) {
-    throw CLI::ValidationError("--compare goes with figures, and --against makes pairs; give one of them");
+    throw CLI::ValidationError("--compare compares figures and --against measures pairs; give only one of them");
   }
   options.bench.command = command_line();
   // Reads the old report first, since a measurement may take minutes.
@@ -93,7 +94,7 @@ void add_sizes(CLI::App& command, bench::Sizes& sizes) {
   command.add_option("--prompt", sizes.prompt, "tokens of a prompt");
   command.add_option("--output", sizes.output, "tokens to generate for each");
   command.add_option("--groups", sizes.num_groups, "groups: number of groups (32); score: number of contexts (2)");
-  command.add_option("--largest-group", sizes.largest_group, "groups: add a group of this many sequences (none)")
+  command.add_option("--largest-group", sizes.largest_group, "groups: add a group with this many sequences (none)")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 20));
   command.add_option(
       "--shared", sizes.shared,
@@ -101,7 +102,9 @@ void add_sizes(CLI::App& command, bench::Sizes& sizes) {
   command.add_option("--rates", sizes.rates, "speculation: acceptance rates of the oracles (0,0.5,0.8,0.95)")
       ->delimiter(',')
       ->allow_extra_args(false);
-  command.add_option("--draft-tokens", sizes.draft_tokens, "speculation: the most drafts of a sequence in a step")
+  command
+      .add_option("--draft-tokens", sizes.draft_tokens,
+                  "speculation: maximum number of drafts for a sequence in a step")
       ->check(CLI::Range(1, INT32_MAX));
   command.add_option("--own", sizes.own,
                      "groups, attention: unshared tokens of each sequence (64; 208); score: tokens of a choice (20)");
@@ -110,26 +113,29 @@ void add_sizes(CLI::App& command, bench::Sizes& sizes) {
 }  // namespace
 
 void add_bench_command(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("bench", "measure the engine in a named scenario, beside its floor");
+  CLI::App* command =
+      app.add_subcommand("bench", "measure the engine in a named scenario, beside the machine's limits");
   const auto options = std::make_shared<CommandOptions>();
   command->add_option(
       "scenario", options->words,
-      fmt::format("{}; and perhaps a pipeline script (default: the demo)", fmt::join(bench::scenario_names(), ", ")));
+      fmt::format("{}; optionally a pipeline script (default: the demo)", fmt::join(bench::scenario_names(), ", ")));
   bench::BenchOptions& bench = options->bench;
   command->add_option("--shape", bench.shape, "random weights of this shape: " + bench::model_shape_names());
   command->add_option("--draft-shape", bench.draft_shape,
                       "speculation: the oracle drafts at the cost of random weights of this shape");
   command
-      ->add_option("--set", bench.settings, "an option of a part: device.threads=1, kv_cache.memory=1GiB; repeatable")
+      ->add_option("--set", bench.settings,
+                   "set an option of a part, such as device.threads=1 or kv_cache.memory=1GiB; repeatable")
       ->allow_extra_args(false);
   command
       ->add_option("--against", bench.against,
-                   "measure in pairs with this: a setting as of --set (repeatable), or another script")
+                   "measure in pairs against this: a setting as in --set (repeatable), or another script")
       ->allow_extra_args(false);
   command->add_option("--url", bench.urls, "serve: another server, http://HOST:PORT, to measure beside; repeatable")
       ->allow_extra_args(false);
   add_sizes(*command, bench.sizes);
-  command->add_option("--repeats", bench.repeats, "samples, whose median counts (5), or pairs (15)")
+  command
+      ->add_option("--repeats", bench.repeats, "number of samples, of which the median is taken (5), or of pairs (15)")
       ->check(CLI::Range(1, INT32_MAX));
   command->add_option("--json", options->json, "write the figures with all samples to this file");
   command->add_option("--compare", options->compare, "show the figures beside those of an earlier --json file");

@@ -51,10 +51,9 @@ Chosen choose(const Verifier& verifier, std::size_t line_number, std::size_t req
     if (line->number == line_number) break;
     line.reset();
   }
-  if (!line) fail("{}: has no request in line {}", file, line_number);
+  if (!line) fail("{}: line {} has no request", file, line_number);
   if (line->requests.empty() || line->new_pipeline.empty()) {
-    fail("{}: line {}: is refused by a pipeline before anything of it runs, so there is no operation to name", file,
-         line_number);
+    fail("{}: line {}: is refused by a pipeline before it runs, so there is no operation to name", file, line_number);
   }
   Chosen chosen{
       line_number, std::min(request, line->requests.size() - 1), line->requests.size(), "", line->new_pipeline, {}, 0};
@@ -80,8 +79,8 @@ void print_difference(const Chosen& chosen, const Bisection& found) {
   if (!found.traces.first) {
     std::cout << fmt::format(
         "first difference   in the results alone: {}\n"
-        "compared           {} outputs of operations of {}, all equal: what differs is made by no operation of the "
-        "device, the attention or the model\n",
+        "compared           {} outputs of operations of {}, all equal: no operation of the device, the attention or "
+        "the model makes the difference\n",
         *found.results.first, found.traces.num_compared, counted(found.traces.num_rows, "token"));
     return;
   }
@@ -112,15 +111,15 @@ void print_exchanges(const Bisection& found) {
     if (exchange.outcome == (exchange.back ? kEqual : kDiffers)) guilty.push_back("`" + exchange.part + "`");
   }
   if (guilty.empty()) {
-    std::cout << "no exchange of a single part brings the difference or takes it away"
+    std::cout << "exchanging a single part neither causes nor removes the difference"
               << (impossible ? "" : ": it needs several of them together") << '\n';
   } else if (guilty.size() > 1) {
-    std::cout << fmt::format("each of {} {} the difference by itself\n", fmt::join(guilty, ", "),
-                             back ? "takes away" : "brings");
+    std::cout << fmt::format("each of {} {} the difference on its own\n", fmt::join(guilty, ", "),
+                             back ? "removes" : "causes");
   } else if (back) {
-    std::cout << fmt::format("OLD's {} in NEW takes the difference away\n", guilty.front());
+    std::cout << fmt::format("OLD's {} in NEW removes the difference\n", guilty.front());
   } else {
-    std::cout << fmt::format("exchanging {} alone brings the difference{}\n", guilty.front(),
+    std::cout << fmt::format("exchanging only {} causes the difference{}\n", guilty.front(),
                              found.exchanges.size() == 1 ? ": no other part differs" : "");
   }
 }
@@ -134,8 +133,7 @@ int run(const BisectOptions& options) {
   }
   print_verification(result);
   if (!result.first && options.line == 0) {
-    std::cout
-        << "all results are equal: there is no difference to look into (--line looks into a request all the same)\n";
+    std::cout << "all results are equal: there is no difference to examine (use --line to examine a request anyway)\n";
     return 0;
   }
   const bool is_first = result.first && (options.line == 0 || options.line == result.first->line);
@@ -149,7 +147,7 @@ int run(const BisectOptions& options) {
   const Bisection found = bisect(old_pipeline, new_pipeline, chosen.requests, chosen.traced, events);
   if (!found.differs()) {
     std::cout << fmt::format("{}: line {}, run {}, gave equal results, and {} of operations of {} were equal\n",
-                             is_first ? "the difference did not come back" : "no difference", chosen.line,
+                             is_first ? "the difference did not occur again" : "no difference", chosen.line,
                              describe(found.setting), counted(found.traces.num_compared, "output"),
                              counted(found.traces.num_rows, "token"));
     return is_first ? 1 : 0;
@@ -162,10 +160,10 @@ int run(const BisectOptions& options) {
 
 void add_bisect_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand(
-      "bisect", "name the operation in which two pipelines first differ over a request, and the part that brings it");
+      "bisect", "name the operation in which two pipelines first differ for a request, and the part that causes it");
   const auto options = std::make_shared<BisectOptions>();
   add_verify_options(*command, options->verify);
-  command->add_option("--line", options->line, "look into the request of this line (default: the first that differs)")
+  command->add_option("--line", options->line, "examine the request in this line (default: the first that differs)")
       ->check(CLI::PositiveNumber);
   command->callback([options] {
     const int exit_code = run(*options);

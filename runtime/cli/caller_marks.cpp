@@ -59,7 +59,7 @@ void CallerMarks::choose(const Json& messages) {
   for (std::size_t i = 0; i < kNumPrivate && num_chosen < 2; ++i) {
     if (!used[i]) *marks[num_chosen++] = private_character(i);
   }
-  if (num_chosen < 2) fail("messages: they have all characters of Unicode's private area; leave two of them out");
+  if (num_chosen < 2) fail("messages: they use every character of Unicode's private use area; leave two of them out");
 }
 
 void CallerMarks::mark_message(Json& message) const {

@@ -44,7 +44,8 @@ std::uint64_t check_attention(const PipelineDescription& pipeline, const PartIns
   const std::string id = plugin_text(layout.layout_id, sizeof layout.layout_id);
   if (fills_device) {
     fmt::print(
-        "  {:10} fills what weights and buffers leave of the device's memory: blocks of {} tokens in {:.2f} MiB, {}\n",
+        "  {:10} fills the device's memory that weights and buffers leave free: blocks of {} tokens in {:.2f} MiB, "
+        "{}\n",
         "kv_cache", pipeline.block_size, static_cast<double>(layout.bytes_per_block) / (1 << 20), id);
     return 0;
   }

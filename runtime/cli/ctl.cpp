@@ -78,22 +78,21 @@ void add_ctl_command(CLI::App& app) {
   ctl->add_option("--admin-key-file", options->key_file, "file whose first key is sent (default: $MORTISE_ADMIN_KEY)");
   ctl->require_subcommand(1);
   ctl->fallthrough();
-  CLI::App* const change =
-      ctl->add_subcommand("swap", "put another part in the place of one: swap attention cascade '{block_size = 16}'");
+  CLI::App* const change = ctl->add_subcommand("swap", "replace a part: swap attention cascade '{block_size = 16}'");
   change->add_option("change", options->words, "KEY PLUGIN {option = value}, as in a pipeline script")->required();
   change->add_option("--model", options->model, "which of the server's models (default: the first)");
   const auto add_verify_steps = [options](CLI::App& command) {
     command
         .add_option("--verify-steps", options->verify_steps,
-                    "steps in which the new parts are first compared with those that serve (default: none)")
+                    "number of steps in which the new parts are first compared with the serving parts (default: none)")
         ->check(CLI::NonNegativeNumber);
   };
   add_verify_steps(*change);
-  change->add_flag("--fallback,!--no-fallback", options->fallback,
-                   "whether the part that serves now comes back if the new one fails later (default: schedulers and "
-                   "proposers alone)");
+  change->add_flag(
+      "--fallback,!--no-fallback", options->fallback,
+      "whether the current part is restored if the new one fails later (default: only for schedulers and proposers)");
   change->callback([options] { swap(*options); });
-  CLI::App* const reload = ctl->add_subcommand("reload", "have the script read again, as SIGHUP does");
+  CLI::App* const reload = ctl->add_subcommand("reload", "read the script again, as SIGHUP does");
   add_verify_steps(*reload);
   reload->callback([options] {
     const nlohmann::json body = {{"verify_steps", options->verify_steps}};
@@ -104,11 +103,11 @@ void add_ctl_command(CLI::App& app) {
     const char* method = "GET";
   };
   constexpr Question kQuestions[] = {
-      {"parts", "/admin/parts", "the parts that serve, with the hashes of their files"},
-      {"events", "/admin/events", "the last swaps, refusals, drains and takeovers, a line of JSON each"},
+      {"parts", "/admin/parts", "show the serving parts, with the hashes of their files"},
+      {"events", "/admin/events", "show the latest swaps, refusals, drains and takeovers, one line of JSON each"},
       {"stats", "/status", "what runs, and how much"},
-      {"health", "/health", "whether the server can serve"},
-      {"drain", "/admin/drain", "end the server when what runs has ended, as SIGTERM does", "POST"}};
+      {"health", "/health", "show whether the server can serve"},
+      {"drain", "/admin/drain", "end the server when the running requests have ended, as SIGTERM does", "POST"}};
   for (const Question& question : kQuestions) {
     ctl->add_subcommand(question.name, question.text)->callback([options, question] {
       ask(*options, question.method, question.path);

@@ -7,8 +7,7 @@
 namespace mortise {
 namespace {
 
-constexpr const char* kWhatToDo =
-    "give the input that it was made from, another -o, or --overwrite to start from the beginning";
+constexpr const char* kWhatToDo = "give the input that made it, another -o, or --overwrite to start from the beginning";
 
 [[noreturn]] void fail_mismatch(const InputLines& results, const InputLine& result, const InputLines& in,
                                 const InputLine& line) {
@@ -34,7 +33,7 @@ EarlierResults check_earlier_results(const LinesCommand& command, InputLines& in
   InputLine result, line;
   while (results.wait_next(result)) {
     if (!in.wait_next(line)) {
-      fail("{}: line {} is one more than {} has requests; {}", results.name(), result.number, in.name(), kWhatToDo);
+      fail("{}: line {} is beyond the last request of {}; {}", results.name(), result.number, in.name(), kWhatToDo);
     }
     const std::string begin = command.result_begin(line, in.max_line_bytes());
     const std::size_t known = result.terminated ? begin.size() : std::min(begin.size(), result.text.size());
@@ -64,8 +63,8 @@ void check_fingerprints(const EarlierResults& earlier, Session& session, const O
     const std::string& now = pipeline.service.info().system_fingerprint;
     if (now == fingerprint) continue;
     fail(
-        "{}: has results of system_fingerprint {}, pipeline '{}' is {}: another model, or parts that give other bits; "
-        "give the script that it was made with, another -o, or --overwrite to start from the beginning",
+        "{}: has results of system_fingerprint {}, pipeline '{}' is {}: another model, or parts that give different "
+        "bits; give the script that made it, another -o, or --overwrite to start from the beginning",
         out.name(), fingerprint, pipeline.name, now);
   }
 }

@@ -50,7 +50,7 @@ asio::ssl::context trusted(const std::string& ca_file) {
   } else {
     tls.load_verify_file(ca_file, error);
   }
-  if (error) fail("--cacert {}: no certificates in PEM form can be read from it: {}", ca_file, error.message());
+  if (error) fail("--cacert {}: it has no certificates in PEM form that can be read: {}", ca_file, error.message());
   return tls;
 }
 
@@ -82,7 +82,7 @@ void shake_hands(asio::ssl::stream<tcp::socket>& stream, const Address& address,
          "server as its certificate does",
          url, X509_verify_cert_error_string(result));
   }
-  fail(ErrorCode::kUnavailable, "{}: no TLS connection can be made: {}; does it serve https?", url, error.message());
+  fail(ErrorCode::kUnavailable, "{}: a TLS connection failed: {}; does it serve https?", url, error.message());
 }
 
 template <class Stream>
@@ -101,7 +101,7 @@ HttpReply exchange(Stream& stream, const http::request<http::string_body>& reque
 
 HttpReply ask_http(const HttpQuestion& question) {
   const Address address = parse_url(question.url);
-  if (!address.is_tls && !question.ca_file.empty()) fail("--cacert goes with https, and --url is {}", question.url);
+  if (!address.is_tls && !question.ca_file.empty()) fail("--cacert is only for https, but --url is {}", question.url);
   http::request<http::string_body> request(http::string_to_verb(question.method), question.path, 11);
   request.set(http::field::host, address.host + ":" + address.port);
   request.set(http::field::content_type, "application/json");

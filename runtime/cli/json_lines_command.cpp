@@ -44,7 +44,7 @@ class LinesRunner {
         in_(options.input, kMaxInputLineBytes),
         out_(options.output),
         progress_(label_) {
-    if (out_.is_same_file(in_.fd())) fail("{}: is the input and the output; give another -o", out_.name());
+    if (out_.is_same_file(in_.fd())) fail("{}: is both the input and the output; give another -o", out_.name());
     if (out_.can_continue()) waiting_.emplace(command, options.output);
   }
 
@@ -117,15 +117,15 @@ class LinesRunner {
     } catch (const Error& error) {
       progress_.clear();
       if (!out_.can_continue()) throw;
-      fail(error.code(), "{} ({} {} done; run the same command again to go on)", error.what(),
+      fail(error.code(), "{} ({} {} done; run the same command again to continue)", error.what(),
            counted(state_.num_lines, "line"), state_.num_lines == 1 ? "is" : "are");
     }
   }
 
   int interrupted() const {
     std::cerr << label_ << "stopped; "
-              << (out_.can_continue() ? "run the same command again to go on where it ended\n"
-                                      : "output that is no file cannot be continued\n");
+              << (out_.can_continue() ? "run the same command again to continue where it ended\n"
+                                      : "output that is not a file cannot be continued\n");
     return StopSignals::exit_code();
   }
 
@@ -175,10 +175,11 @@ void add_lines_command(CLI::App& app, const LinesCommand& description) {
   add_session_options(*command, options->session);
   command->add_option("-i,--input", options->input, "JSON lines to read, - for standard input")->required();
   command
-      ->add_option("-o,--output", options->output,
-                   "JSON lines to write, - for standard output; a file with a part of the results is continued")
+      ->add_option(
+          "-o,--output", options->output,
+          "JSON lines to write, - for standard output; a file that already has some of the results is continued")
       ->required();
-  command->add_flag("--overwrite", options->overwrite, "start from the beginning, whatever the output holds");
+  command->add_flag("--overwrite", options->overwrite, "start from the beginning, whatever the output contains");
   add_record_option(*command, options->session);
   command->callback([options, description] {
     const int exit_code = LinesRunner(description, *options).run();

@@ -76,7 +76,7 @@ CallLimits call_limits() {
   char* end = nullptr;
   const double seconds = std::strtod(text->c_str(), &end);
   if (*end != '\0' || !(seconds > 0) || seconds > 1e6) {
-    fail("MORTISE_CALL_LIMIT is '{}'; expected seconds, more than 0 and at most 1000000", *text);
+    fail("MORTISE_CALL_LIMIT is '{}'; expected a number of seconds above 0, at most 1000000", *text);
   }
   return {seconds, 10 * seconds};
 }

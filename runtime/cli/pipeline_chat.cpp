@@ -39,7 +39,7 @@ ChatPrompt PipelineChat::render(const ChatInput& input) const {
 ChatPrompt PipelineChat::by_script(const ChatInput& input) const {
   if (input.continue_final_message || !input.add_generation_prompt || !input.variables.empty()) {
     fail(
-        "the script's chat_template takes messages alone: no continue_final_message, add_generation_prompt, "
+        "the script's chat_template gets the messages only: no continue_final_message, add_generation_prompt, "
         "chat_template_kwargs");
   }
   nlohmann::ordered_json messages = with_text_contents(input.messages);

@@ -70,7 +70,7 @@ class Replay {
     InputLine line;
     if (!in_.wait_next(line)) fail("{}: is empty; a request log begins with a header", in_.name());
     if (!line.text.starts_with(R"({"mortise_log")")) {
-      fail("{}: is no request log, as --record writes it: line {} is no header", in_.name(), line.number);
+      fail("{}: is not a request log, as --record writes it: line {} is not a header", in_.name(), line.number);
     }
     in_.put_back(std::move(line));
   }
@@ -135,7 +135,8 @@ class Replay {
     const Assembly& assembly = pipeline->assembly;
     if (header.vocab_size != assembly.dims().vocab_size || header.vocabulary != assembly.vocabulary()) {
       fail(
-          "{}: line {}: pipeline '{}' was recorded with another vocabulary ({} tokens, {}) than that of {} ({} tokens, "
+          "{}: line {}: pipeline '{}' was recorded with another vocabulary ({} tokens, {}) than the one of {} ({} "
+          "tokens, "
           "{}); give the script of a pipeline whose model has the same tokens",
           in_.name(), line.number, header.pipeline, header.vocab_size, header.vocabulary,
           pipeline->service.info().model, assembly.dims().vocab_size, assembly.vocabulary());

@@ -41,22 +41,23 @@ void add_field(CLI::App& command, RunOptions& options, const char* flag, const c
 }
 
 void add_sampling_options(CLI::App& command, RunOptions& options) {
-  add_field<std::int64_t>(command, options, "--max-tokens", "max_tokens", "tokens to generate at most (default 256)");
+  add_field<std::int64_t>(command, options, "--max-tokens", "max_tokens",
+                          "maximum number of tokens to generate (default 256)");
   add_field<double>(command, options, "--temperature", "temperature", "0: greedy");
   add_field<double>(command, options, "--top-p", "top_p", "keep the likeliest tokens up to this probability");
   add_field<std::int64_t>(command, options, "--top-k", "top_k", "keep this many tokens; 0: all");
   add_field<double>(command, options, "--min-p", "min_p",
                     "drop tokens below this share of the likeliest's probability");
   add_field<std::uint64_t>(command, options, "--seed", "seed",
-                           "same seed, same tokens; drawn and shown when not given");
+                           "the same seed gives the same tokens; drawn and shown if not given");
   add_field<double>(command, options, "--repetition-penalty", "repetition_penalty", "above 1: repeats less");
   add_field<double>(command, options, "--frequency-penalty", "frequency_penalty", "subtracted for each earlier use");
   add_field<double>(command, options, "--presence-penalty", "presence_penalty", "subtracted once for a used token");
   add_field<std::int64_t>(command, options, "--min-tokens", "min_tokens", "no end before that many");
   add_field<std::vector<std::string>>(command, options, "--stop", "stop", "end before this text; may be repeated");
   add_field<std::vector<std::string>>(command, options, "--choice", "choices",
-                                      "the answer is exactly one of these texts; to be repeated");
-  add_field<std::int64_t>(command, options, "-n", "n", "choices to generate; each follows a line of its own");
+                                      "the answer is exactly one of these texts; repeat it for each text");
+  add_field<std::int64_t>(command, options, "-n", "n", "number of choices to generate; each follows a line of its own");
   command.add_flag_callback(
       "--ignore-eos", [&options] { options.sampling["ignore_eos"] = true; }, "go on past end tokens");
 }
@@ -158,7 +159,7 @@ int hold_dialogue(Session& session, const RunOptions& options, const SamplingPar
 void print_script(const std::string& folder) {
   std::error_code ignored;
   if (folder.empty() || std::filesystem::is_regular_file(folder, ignored)) {
-    throw CLI::ValidationError("--print-script goes with a checkpoint's folder: mortise run --print-script FOLDER");
+    throw CLI::ValidationError("--print-script needs a checkpoint's folder: mortise run --print-script FOLDER");
   }
   const std::filesystem::path path = folder;
   std::cout << default_script({&path, 1}, PluginCatalog::standard()) << std::flush;
@@ -167,11 +168,11 @@ void print_script(const std::string& folder) {
 void run(const RunOptions& options) {
   if (options.print_script) return print_script(options.session.script);
   if (!options.prompt && (options.json || options.logprobs || options.chat || options.sampling.contains("n"))) {
-    throw CLI::ValidationError("--json, --logprobs, --chat and -n go with one prompt: -p PROMPT");
+    throw CLI::ValidationError("--json, --logprobs, --chat and -n need one prompt: -p PROMPT");
   }
   if (!options.prompt && (options.speculation.proposer || options.speculation.max_tokens)) {
     throw CLI::ValidationError(
-        "--proposer and --max-draft-tokens go with one prompt: -p PROMPT; a dialogue has /proposer");
+        "--proposer and --max-draft-tokens need one prompt: -p PROMPT; in a dialogue use /proposer");
   }
   SessionOptions session_options = options.session;
   session_options.trials = Trials::kWhenIdle;  // the first token of a single user should come early
@@ -195,22 +196,22 @@ void run(const RunOptions& options) {
 }  // namespace
 
 void add_run_command(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("run", "generate text from a prompt, or talk to the model in a REPL");
+  CLI::App* command = app.add_subcommand("run", "generate text from a prompt, or talk to the model in a dialogue");
   const auto options = std::make_shared<RunOptions>();
   add_session_options(*command, options->session);
   add_record_option(*command, options->session);
   command->add_option("-p,--prompt", options->prompt,
-                      "generate from this prompt and end, - for standard input; without it, a REPL");
-  command->add_flag("--chat", options->chat, "the prompt is a user's message, for the pipeline's chat template");
+                      "generate from this prompt and end, - for standard input; without it, a dialogue");
+  command->add_flag("--chat", options->chat, "treat the prompt as a user's message, for the pipeline's chat template");
   add_sampling_options(*command, *options);
   command->add_option("--logprobs", options->logprobs, "with --json: log probabilities and this many alternatives");
   command->add_option("--proposer", options->speculation.proposer,
-                      "who drafts: one of the pipeline's proposers, or none");
+                      "the proposer to use: one of the pipeline's proposers, or none");
   command->add_option("--max-draft-tokens", options->speculation.max_tokens, "drafts a step, at most")
       ->check(CLI::Range(0, INT32_MAX));
   command->add_flag("--json", options->json, "print one JSON object instead of text; with -n a list");
   command->add_flag("--print-script", options->print_script,
-                    "write the pipeline script of a checkpoint's folder, to begin from, and end");
+                    "write the pipeline script of a checkpoint's folder, as a starting point, and end");
   command->callback([options] { run(*options); });
 }
 

@@ -98,7 +98,7 @@ std::vector<std::string> keys_of(const std::string& file, const char* variable) 
 std::optional<Takeover> take_over(const ServeOptions& options) {
   if (!options.takes_over) return std::nullopt;
   std::optional<Takeover> takeover = Takeover::ask(options.takeover_socket);
-  if (!takeover) spdlog::warn("nobody serves at {}; this process listens by itself", options.takeover_socket);
+  if (!takeover) spdlog::warn("no server runs at {}; this process listens by itself", options.takeover_socket);
   return takeover;
 }
 
@@ -178,7 +178,7 @@ void run_server(Server& server, const ServeOptions& options, const Models& model
     try {
       reloading.run("SIGHUP");
     } catch (const std::exception& error) {
-      spdlog::error("the script was not read again: {}; the server goes on as it was", error.what());
+      spdlog::error("the script could not be read again: {}; the server continues as it was", error.what());
     }
   };
   server.run(
@@ -237,22 +237,23 @@ void add_serve_command(CLI::App& app) {
   ServerOptions& server = options->server;
   add_session_options(*command, options->session);
   add_record_option(*command, options->session);
-  command->add_option("folders", options->session.folders, "further checkpoints' folders, served beside the first");
-  command->add_option("--host", server.host, "address to listen at; 0.0.0.0 for all of the machine's")
+  command->add_option("folders", options->session.folders, "folders of further checkpoints, served beside the first");
+  command->add_option("--host", server.host, "address to listen at; 0.0.0.0 for all addresses of the machine")
       ->capture_default_str();
   command->add_option("--port", server.port, "port to listen at, 0 for a free one; the url is printed")
       ->capture_default_str();
-  command->add_option("--api-key-file", options->api_key_file,
-                      "take requests with one of these API keys, one a line; $MORTISE_API_KEY is one too");
+  command->add_option(
+      "--api-key-file", options->api_key_file,
+      "file of API keys, one on each line, one of which each request must send; $MORTISE_API_KEY is added to them");
   command->add_option("--admin-key-file", options->admin_key_file,
-                      "admin keys, one a line, for the urls below /admin; $MORTISE_ADMIN_KEY is one too; without any "
-                      "this machine alone may ask there");
+                      "file of admin keys, one on each line, for the urls below /admin; $MORTISE_ADMIN_KEY is added to "
+                      "them; without any key only this machine may use these urls");
   CLI::Option* certificate =
       command->add_option("--tls-certificate", server.tls_certificate, "certificate chain in PEM form: serve HTTPS");
-  CLI::Option* key = command->add_option("--tls-key", server.tls_key, "its private key in PEM form");
+  CLI::Option* key = command->add_option("--tls-key", server.tls_key, "private key of the certificate in PEM form");
   certificate->needs(key);
   key->needs(certificate);
-  command->add_option("--cors", server.cors_origins, "origin whose pages may read answers, * for all; may come again");
+  command->add_option("--cors", server.cors_origins, "origin whose pages may read answers, * for all; repeatable");
   const auto seconds = [&](const char* name, std::chrono::seconds& value, int least, const char* text) {
     command
         ->add_option_function<std::int64_t>(
@@ -260,21 +261,25 @@ void add_serve_command(CLI::App& app) {
         ->check(CLI::Range(least, 1'000'000))
         ->default_str(std::to_string(value.count()));
   };
-  seconds("--drain-seconds", server.drain, 0, "from SIGTERM until requests that still run are cut off");
-  seconds("--request-timeout", server.request_timeout, 0, "seconds after which a request is given up, 0 for never");
+  seconds("--drain-seconds", server.drain, 0, "seconds from SIGTERM until running requests are cut off");
+  seconds("--request-timeout", server.request_timeout, 0, "seconds after which a request is aborted, 0 for never");
   seconds("--idle-timeout", server.idle_timeout, 1, "seconds that a connection stays open without a request");
   seconds("--header-timeout", server.header_timeout, 1, "seconds that the headers of a request may take");
   seconds("--body-timeout", server.body_timeout, 1, "seconds that the body of a request may take");
-  seconds("--write-timeout", server.write_timeout, 1, "seconds that a client may take nothing of its answer");
-  command->add_option("--max-connections", server.max_connections, "connections at a time; more get 503")
+  seconds("--write-timeout", server.write_timeout, 1, "seconds that a client may leave its answer unread");
+  command
+      ->add_option("--max-connections", server.max_connections,
+                   "maximum number of connections at a time; further connections get 503")
       ->capture_default_str();
-  command->add_option("--max-waiting", options->max_waiting, "requests that wait for their first step; more get 429")
+  command
+      ->add_option("--max-waiting", options->max_waiting,
+                   "maximum number of requests that wait for their first step; further requests get 429")
       ->capture_default_str();
-  command->add_option("--max-header", server.max_header_bytes, "bytes of a request's headers")
+  command->add_option("--max-header", server.max_header_bytes, "maximum size of a request's headers in bytes")
       ->transform(CLI::AsSizeValue(false))
       ->check(CLI::Range(1 << 10, 60 << 10))  // Beast accepts no header field of 64 KiB
       ->capture_default_str();
-  command->add_option("--max-body", server.max_body_bytes, "bytes of a request's body")
+  command->add_option("--max-body", server.max_body_bytes, "maximum size of a request's body in bytes")
       ->transform(CLI::AsSizeValue(false))
       ->capture_default_str();
   CLI::Option* takeover_socket =
@@ -283,14 +288,14 @@ void add_serve_command(CLI::App& app) {
   command
       ->add_flag("--takeover", options->takes_over,
                  "load the models, then take the listening socket of the server at --takeover-socket, which drains and "
-                 "ends; if nobody serves there, listen as without it")
+                 "ends; if no server runs there, listen as without it")
       ->needs(takeover_socket);
   CLI::Option* kv_events = command->add_option("--kv-events", options->kv_events.endpoint,
                                                "ZeroMQ endpoint at which to publish which KV blocks are cached, for "
                                                "routers: tcp://127.0.0.1:5557");
   command
       ->add_option("--kv-events-replay", options->kv_events.replay,
-                   "ZeroMQ endpoint at which routers ask for events that they missed")
+                   "ZeroMQ endpoint at which routers can ask for events that they missed")
       ->needs(kv_events);
   command->add_option("--kv-events-topic", options->kv_events.topic, "topic of the events (default: the empty one)")
       ->needs(kv_events);

@@ -26,7 +26,7 @@ void warn_of_small_cache(const OpenPipeline& pipeline) {
   const std::int64_t kv_tokens = std::int64_t{limits.num_blocks} * limits.block_size;
   if (kv_tokens >= limits.max_model_len) return;
   spdlog::warn(
-      "{}: the KV cache holds {} tokens, and the model takes {}: longer requests are refused; raise kv_cache.memory",
+      "{}: the KV cache holds {} tokens, but the model allows {}: longer requests are refused; raise kv_cache.memory",
       pipeline.service.info().model, kv_tokens, limits.max_model_len);
 }
 
@@ -91,8 +91,8 @@ ServedSwap ServedModels::swap(OpenPipeline& pipeline, const PipelineDescription&
     if (options.verify_steps > 0) throw;  // with another model there is nothing to compare
     if (!running->kv_events.is_null()) {
       fail(ErrorCode::kConflict,
-           "{}; routers take the KV events at {} for those of the model that runs: start another server", error.what(),
-           running->kv_events.at("endpoint").get<std::string>());
+           "{}; routers would mistake the KV events at {} for events of the model that runs: start another server",
+           error.what(), running->kv_events.at("endpoint").get<std::string>());
     }
   }
   const std::lock_guard lock(replacing_);

@@ -72,8 +72,9 @@ void OpenPipeline::try_out(const TrialOrder& order) {
   const TrialOutcome outcome = try_parts(
       order, [this] { return engine.health().state != EngineHealth::State::kOk || InterruptGuard::interrupted(); });
   if (outcome.was_made) return;
-  spdlog::warn("{}: the new parts were not tried, because the running parts could not be opened a second time: {}",
-               name, outcome.why_not);
+  spdlog::warn(
+      "{}: the new parts were not tried first, because the running parts could not be opened a second time: {}", name,
+      outcome.why_not);
 }
 
 Session::Session(const SessionOptions& options)
@@ -114,7 +115,7 @@ void Session::close() {
 }
 
 void Session::start_trace(const std::string& path) {
-  if (trace_) fail("a trace is being written to {} already; end it first", trace_path_);
+  if (trace_) fail("a trace is already being written to {}; end it first", trace_path_);
   trace_ = std::make_unique<TraceFile>(path);
   trace_path_ = path;
   const std::lock_guard lock(open_mutex_);
@@ -184,7 +185,7 @@ void Session::check_health() const {
     if (!pipeline) continue;
     const EngineHealth health = pipeline->engine.health();
     if (health.state != EngineHealth::State::kFailed) continue;
-    fail(ErrorCode::kUnavailable, "pipeline '{}' cannot go on: {}", pipeline->name, health.reason);
+    fail(ErrorCode::kUnavailable, "pipeline '{}' cannot continue: {}", pipeline->name, health.reason);
   }
 }
 
@@ -201,7 +202,7 @@ OpenPipeline& Session::open(std::size_t index) {
 std::unique_ptr<OpenPipeline> Session::open_beside(const OpenPipeline& running,
                                                    const PipelineDescription& description) {
   if (!options_.record.empty()) {
-    fail(ErrorCode::kConflict, "{} records what {} answers, and another model needs another log; start another server",
+    fail(ErrorCode::kConflict, "{} records what {} answers, but another model needs another log; start another server",
          options_.record, running.service.info().model);
   }
   return std::make_unique<OpenPipeline>(description, *this);
@@ -269,7 +270,7 @@ std::vector<std::string> names_of(const PipelineScript& script) {
 // Front ends have copied these properties of the script, so they must not change.
 void check_same_shape(const PipelineScript& now, const PipelineScript& next) {
   if (names_of(now) != names_of(next)) {
-    fail(ErrorCode::kConflict, "the script has the pipelines {}, and {} are served; start anew for others",
+    fail(ErrorCode::kConflict, "the script has the pipelines {}, but {} are served; restart the program for others",
          fmt::join(names_of(next), ", "), fmt::join(names_of(now), ", "));
   }
   bool same_chat = now.has_chat_template() == next.has_chat_template();

@@ -30,7 +30,7 @@ Json detokenize(const Tokenizer& tokenizer, const Json& line) {
   std::vector<std::int32_t> ids;
   for (const Json& id : line) {
     const bool fits = id.is_number_unsigned() && id.get<std::uint64_t>() < tokenizer.vocab_size();
-    if (!fits) fail("{} is no token id; expected 0 to {}", quote(id.dump()), tokenizer.vocab_size() - 1);
+    if (!fits) fail("{} is not a token id; expected 0 to {}", quote(id.dump()), tokenizer.vocab_size() - 1);
     ids.push_back(id.get<std::int32_t>());
   }
   return tokenizer.decode(ids, /*skip_special_tokens=*/false);
@@ -66,8 +66,8 @@ void add(CLI::App& app, const char* name, const char* help,
 }  // namespace
 
 void add_tokenize_commands(CLI::App& app) {
-  add(app, "tokenize", "JSON strings on standard input to lists of token ids, one a line", tokenize);
-  add(app, "detokenize", "lists of token ids on standard input to JSON strings, one a line", detokenize);
+  add(app, "tokenize", "convert JSON strings on standard input to lists of token ids, one on each line", tokenize);
+  add(app, "detokenize", "convert lists of token ids on standard input to JSON strings, one on each line", detokenize);
 }
 
 }  // namespace mortise

@@ -239,10 +239,9 @@ std::optional<LineDifference> compare_line(const Json& before, const Json& after
     if (a.request.prompt != b.request.prompt || a.choices.size() != b.choices.size()) {
       if (!differs) {
         difference.request = i;
-        difference.what = fmt::format(
-            "the prompts differ: {} tokens old, {} new; the tokenizers or chat templates are "
-            "others",
-            a.request.prompt.size(), b.request.prompt.size());
+        difference.what =
+            fmt::format("the prompts differ: {} tokens old, {} new; the tokenizers or chat templates differ",
+                        a.request.prompt.size(), b.request.prompt.size());
       }
       differs = true;
       continue;
@@ -274,7 +273,7 @@ std::string custom_id_of(const Json& outcome) {
 
 Verifier::Verifier(VerifyOptions options) : options_(std::move(options)) {
   if (options_.input == "-") {
-    fail("requests are read once for each pipeline, and standard input can be read once; give -i a file");
+    fail("requests are read once for each pipeline, but standard input can be read only once; give -i a file");
   }
   // Checks both scripts first, so that a problem with the second is reported before the first pipeline runs for hours.
   for (const std::string& script : {options_.old_script, options_.new_script}) {

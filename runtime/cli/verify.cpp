@@ -48,7 +48,7 @@ int run(const VerifyOptions& options, bool as_json) {
                                 ? "it has no request"
                                 : fmt::format("both pipelines refuse all of its {}", counted(result.num_lines, "line"));
     std::cerr << fmt::format(
-        "mortise: verify: {}: nothing was compared: {}; give it requests as mortise batch takes them\n", options.input,
+        "mortise: verify: {}: nothing was compared: {}; give it requests as mortise batch reads them\n", options.input,
         why);
   }
   if (as_json) {
@@ -69,7 +69,7 @@ int run(const VerifyOptions& options, bool as_json) {
 
 void add_verify_options(CLI::App& command, VerifyOptions& options) {
   command.add_option("old", options.old_script, "pipeline script, or a checkpoint's folder")->required();
-  command.add_option("new", options.new_script, "the one that is compared with it")->required();
+  command.add_option("new", options.new_script, "the pipeline to compare it with")->required();
   command
       .add_option("-i,--input", options.input,
                   "file of requests, as batch reads it, or a log that --record has written")
@@ -105,7 +105,8 @@ void print_verification(const Verification& result) {
       "log probabilities  {} compared\n",
       result.num_lines, result.num_different, result.num_tokens, result.num_logprobs);
   if (result.num_failed > 0) {
-    std::cout << fmt::format("refused            {} by both, with one text\n", counted(result.num_failed, "request"));
+    std::cout << fmt::format("refused            {} by both, with the same text\n",
+                             counted(result.num_failed, "request"));
   }
   std::cout << std::flush;
 }

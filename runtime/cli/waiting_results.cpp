@@ -10,7 +10,7 @@ namespace mortise {
 namespace {
 
 constexpr const char* kWhatToDo =
-    "give the script that it was made with, another -o, or --overwrite to start from the beginning";
+    "give the script that made it, another -o, or --overwrite to start from the beginning";
 
 }  // namespace
 
@@ -70,13 +70,14 @@ void WaitingResults::check_fingerprint(const std::string& fingerprint, const Ope
   const std::string& now = pipeline.service.info().system_fingerprint;
   if (now == fingerprint) return;
   fail(
-      "{}: has results of system_fingerprint {}, pipeline '{}' is {}: another model, or parts that give other bits; {}",
+      "{}: has results of system_fingerprint {}, pipeline '{}' is {}: another model, or parts that give different "
+      "bits; {}",
       lines_.path(), fingerprint, pipeline.name, now, kWhatToDo);
 }
 
 std::string WaitingResults::discarded() const {
   if (discarded_) {
-    return fmt::format("the finished lines in {} ran again: they are not of the run that made the output",
+    return fmt::format("the finished lines in {} ran again: they do not belong to the run that made the output",
                        lines_.path());
   }
   if (num_changed_ == 0) return "";

@@ -364,9 +364,9 @@ constexpr Case kCases[] = {
      instances_share_memory, true},
     {"attention.reactivated", "The blocks keep their contents through deactivate and activate.", kOfAttention,
      reactivation_keeps_the_cache, true},
-    {"attention.allocates", "append, run and copy_blocks allocate no memory of the device.", kOfAttention,
+    {"attention.allocates", "append, run and copy_blocks allocate no device memory.", kOfAttention,
      steps_allocate_nothing},
-    {"attention.device_memory", "destroy frees all memory that the instance has of the device.", kOfAttention,
+    {"attention.device_memory", "destroy frees all device memory of the instance.", kOfAttention,
      device_memory_is_freed},
 };
 

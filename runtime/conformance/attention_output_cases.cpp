@@ -33,7 +33,7 @@ void layouts_are_told(Subject& subject) {
   const AttentionShape shape;
   const auto first = ask(shape);
   if (first.second == 0) throw NotApplicable(fmt::format("it does not serve {}", shape.text()));
-  expect(ask(shape) == first, "kv_layout gives another answer to the same question");
+  expect(ask(shape) == first, "kv_layout gives different answers to the same question");
   AttentionShape larger = shape, deeper = shape, wider = shape, full = shape;
   larger.block_size = 32;
   deeper.num_layers = 3;
@@ -154,8 +154,9 @@ void bad_bindings_are_refused(Subject& subject) {
 }
 
 constexpr Case kCases[] = {
-    {"attention.layout", "kv_layout gives a stable id, another one to each other layout, and the bytes of a block.",
-     kOfAttention, layouts_are_told},
+    {"attention.layout",
+     "kv_layout gives a stable id, a different id for each different layout, and the bytes of a block.", kOfAttention,
+     layouts_are_told},
     {"attention.bad_bind", "bind refuses memory that does not hold the blocks.", kOfAttention,
      bad_bindings_are_refused},
     {"attention.one_token", "A single token attends to itself.", kOfAttention, one_token, true},
@@ -165,8 +166,8 @@ constexpr Case kCases[] = {
      kOfAttention, several_spans, true},
     {"attention.f32", "A model in f32 gets the outputs of its numerics id.", kOfAttention, full_precision, true},
     {"attention.grouped_heads", "Several query heads may share a KV head.", kOfAttention, grouped_heads, true},
-    {"attention.head_sizes", "Every head size that it does not refuse is computed right.", kOfAttention, head_sizes,
-     true},
+    {"attention.head_sizes", "Every head size that the attention accepts is computed correctly.", kOfAttention,
+     head_sizes, true},
     {"attention.rope", "append applies whole, partial and interleaved rotary embeddings, or none.", kOfAttention,
      rotary_embeddings, true},
     {"attention.norms", "append norms the heads of q and k before it rotates them.", kOfAttention, norms_of_heads,

@@ -24,7 +24,7 @@ void instances_are_independent(Subject& subject) {
   const auto one = subject.make_active(), other = subject.make_active();
   behaviour(subject, *other, 6);
   expect_same(expected, behaviour(subject, *one, 5),
-              "an instance gives other results when another one has worked before");
+              "an instance gives different results after another instance has worked");
 }
 
 void works_after_reactivation(Subject& subject) {
@@ -66,10 +66,10 @@ void a_second_copy_shares_nothing(Subject& subject) {
   auto* const entry = subject.load_copy();
   for (const Component& component : check_module(entry(&args), subject.path())) {
     if (component.label() != subject.component().label()) continue;
-    expect(component.abi != subject.component().abi, "a second copy of the file is the first one");
+    expect(component.abi != subject.component().abi, "a second copy of the file is the same as the first one");
     Part second(component, subject.setup());
     subject.start(second);
-    expect_same(expected, behaviour(subject, second, 10), "a second copy of the file gives other results");
+    expect_same(expected, behaviour(subject, second, 10), "a second copy of the file gives different results");
   }
   behaviour(subject, *part, 11);
 }

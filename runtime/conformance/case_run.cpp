@@ -116,7 +116,7 @@ std::string wait_for(pid_t child, const RunLimits& limits, const Page& page, int
     if (Clock::now() > end)
       why = fmt::format("does not end within {} s, {}", limits.time.count(), last_call(page.call));
     const std::uint64_t bytes = resident_bytes(child);
-    if (bytes > limits.bytes) why = fmt::format("takes {} MiB of memory, {}", bytes >> 20, last_call(page.call));
+    if (bytes > limits.bytes) why = fmt::format("uses {} MiB of memory, {}", bytes >> 20, last_call(page.call));
     if (why.empty()) continue;
     ::kill(-child, SIGKILL);
     ::kill(child, SIGKILL);

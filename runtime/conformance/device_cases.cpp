@@ -32,7 +32,7 @@ void describes_the_machine(Subject& subject) {
     expect(std::memchr(text, '\0', sizeof info.name) != nullptr && text[0] != '\0',
            "the name or isa is empty or not NUL-terminated");
   }
-  expect(info.host_memory == 0 || info.host_memory == 1, "host_memory is {}; it is 0 or 1", info.host_memory);
+  expect(info.host_memory == 0 || info.host_memory == 1, "host_memory is {}; expected 0 or 1", info.host_memory);
   expect(info.num_threads >= 0, "num_threads is {}", info.num_threads);
   expect(info.memory_bytes > 0, "memory_bytes is 0");
   std::uint64_t free_bytes = 0, total_bytes = 0;
@@ -54,7 +54,7 @@ void names_its_arithmetic(Subject& subject) {
   for (const std::int32_t dtype : {MORTISE_BF16, MORTISE_F32, MORTISE_I8, MORTISE_F8_E4M3}) {
     const char* const text = id(dtype);
     if (text == nullptr) continue;
-    expect(text == id(dtype), "numerics_id returns another address at each call; its text is static");
+    expect(text == id(dtype), "numerics_id returns a different address at each call; its text must be static");
     expect(std::strchr(text, '/') != nullptr, "the numerics id '{}' has no version, as in \"cpu-bf16/1\"", text);
   }
   expect(id(0x7777) == nullptr, "numerics_id is not NULL for a type that does not exist");
@@ -255,7 +255,7 @@ void bad_weights_are_refused(Subject& subject) {
     const Answer answer = part->call("prepare_weight", [&](mortise_error* error) {
       return device.table->prepare_weight(device.device, &source, &weight, error);
     });
-    expect(!answer.ok() && weight == nullptr, "prepare_weight takes a weight with {}", what);
+    expect(!answer.ok() && weight == nullptr, "prepare_weight accepts a weight with {}", what);
     expect(answer.status != MORTISE_INTERNAL, "prepare_weight answers INTERNAL to a weight with {}: {}", what,
            answer.text());
   };
@@ -269,7 +269,7 @@ void bad_weights_are_refused(Subject& subject) {
 }
 
 constexpr Case kCases[] = {
-    {"device.describe", "describe and memory_info tell of a machine.", kOfDevice, describes_the_machine},
+    {"device.describe", "describe and memory_info describe the device.", kOfDevice, describes_the_machine},
     {"device.numerics", "numerics_id gives a static id for each type that the device computes in.", kOfDevice,
      names_its_arithmetic},
     {"device.allocate", "allocate gives aligned memory full of zeros, every time.", kOfDevice, allocates_zeroed_memory},

@@ -116,7 +116,7 @@ void linear_joins_parts(Subject& subject) {
                                                                        return whole.w.rows_at(rest);
                                                                      }()});
     const Matrix x = bench.draw(5, 64);
-    expect_equal(whole(x, bench.dtype), joined(x, bench.dtype), "linear: a weight of two parts gives other bits");
+    expect_equal(whole(x, bench.dtype), joined(x, bench.dtype), "linear: a weight of two parts gives different bits");
   });
 }
 
@@ -212,8 +212,8 @@ constexpr Case kCases[] = {
      linear_keeps_odd_numbers_in_their_row, true},
     {"device.linear_shapes", "linear refuses shapes that do not fit together with INVALID_ARGUMENT.", kOfDevice,
      linear_refuses_wrong_shapes},
-    {"device.quantised", "linear with quantised weights is near the product, and its rows are independent.", kOfDevice,
-     quantized_linear, true},
+    {"device.quantised", "linear with quantised weights approximates the product, and its rows are independent.",
+     kOfDevice, quantized_linear, true},
 };
 
 }  // namespace

@@ -65,7 +65,7 @@ void head_reduce_is_right(Subject& subject) {
       ranks.push_back(values_of<std::int32_t>(rank));
     }
     expect(lses[0] == lses[1] && target_logits[0] == target_logits[1] && ids[0] == ids[1] && ranks[0] == ranks[1],
-           "head_reduce gives other results slice by slice than at once");
+           "head_reduce gives different results slice by slice than at once");
     for (std::int64_t r = 0; r < rows; ++r) {
       const auto at = static_cast<std::size_t>(r);
       std::vector<std::int32_t> order(static_cast<std::size_t>(vocab));

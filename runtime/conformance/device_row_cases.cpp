@@ -91,7 +91,7 @@ void norms_are_right(const DeviceBench& bench, const std::vector<NormKind>& kind
       const Matrix x = bench.draw(17, n, 3);
       const Matrix found = norm(x);
       expect_like(bench, norm.expected(x), found, name);
-      expect_equal(found, norm(x, nullptr, NormOut::kIsX), "a norm gives other bits where out is x");
+      expect_equal(found, norm(x, nullptr, NormOut::kIsX), "a norm gives different bits when out is x");
       Matrix residual = bench.draw(17, n, 3);
       const Matrix sum = sum_of(bench, x, residual);
       expect_like(bench, norm.expected(sum), norm(x, &residual), "a norm with a residual");

@@ -41,7 +41,7 @@ Matrix multiplied(const DeviceBench& bench, const DeviceWeight& weight, const Ma
 void require_class(const DeviceBench& bench, std::int32_t asked, std::string_view known) {
   const char* const id = bench.device.table->numerics_id(bench.device.device, asked);
   if (id == nullptr) throw NotApplicable("its numerics id for such weights is NULL");
-  if (id != known) throw NotApplicable(fmt::format("the bits of its numerics id {} are not known here", id));
+  if (id != known) throw NotApplicable(fmt::format("the suite does not know the bits of its numerics id {}", id));
 }
 
 // `form` without use and dtype.
@@ -96,7 +96,7 @@ void odd_numbers_are_added(Subject& subject) {
                             0x1p-126f,    0x1p-127f, -0x1p-130f, 0x1.fep127f,
                             -0x1.fep127f, 1.0f,      -1.0f,      std::numeric_limits<float>::quiet_NaN()};
   in_each_type(subject, [&](const DeviceBench& bench) {
-    if (!bench.is_known) throw NotApplicable("the bits of its numerics id are not known here");
+    if (!bench.is_known) throw NotApplicable("the suite does not know the bits of its numerics id");
     Matrix a = bench.draw(9, 40), b = bench.draw(9, 40);
     for (Matrix* const matrix : {&a, &b}) {
       for (float& value : matrix->values) value = kOdd[bench.random()() % std::size(kOdd)];
@@ -171,7 +171,7 @@ void memory_is_returned(Subject& subject) {
     const std::int64_t before = taken_bytes(bench);
     for (int i = 0; i < 40; ++i) use();
     const std::int64_t kept = taken_bytes(bench) - before;
-    expect(kept < 10 << 20, "{} KiB are kept of 40 weights that were freed", kept / 1024);
+    expect(kept < 10 << 20, "{} KiB of 40 freed weights are still held", kept / 1024);
   });
 }
 

@@ -14,7 +14,7 @@ void exports_its_entry_alone(Subject& subject) {
   expect(exports.unique.empty(), "the GNU unique symbol {} is exported; build with -fno-gnu-unique",
          exports.unique.empty() ? "" : exports.unique.front());
   for (const std::string& symbol : exports.symbols) {
-    expect(symbol == MORTISE_PLUGIN_ENTRY_NAME, "{} is exported, too; hide it with a version script", symbol);
+    expect(symbol == MORTISE_PLUGIN_ENTRY_NAME, "{} is also exported; hide it with a version script", symbol);
   }
 }
 
@@ -32,7 +32,7 @@ void has_no_writable_code(Subject& subject) {
 void is_found_on_any_machine(Subject& subject) {
   for (const std::string& paths : read_elf_properties(subject.bytes()).run_paths) {
     expect(paths.find("$ORIGIN") == std::string::npos,
-           "the run path {} uses $ORIGIN, and the host loads a copy of the file from another folder", paths);
+           "the run path {} uses $ORIGIN, but the host loads a copy of the file from another folder", paths);
     expect(!paths.starts_with("/home") && !paths.starts_with("/tmp") && paths.find("/build") == std::string::npos,
            "the run path {} is a folder of the machine that built the file; link it with -DCMAKE_SKIP_RPATH=ON", paths);
   }
@@ -48,7 +48,7 @@ constexpr Case kCases[] = {
      needs_no_static_tls},
     {"file.memory", "No part of the file is both writable and executable.", kOfFile, has_no_writable_code},
     {"file.run_path", "The file finds its libraries on any machine.", kOfFile, is_found_on_any_machine},
-    {"file.loads", "The host loads the file, and takes its description.", kOfFile, loads},
+    {"file.loads", "The host loads the file, and accepts its description.", kOfFile, loads},
 };
 
 }  // namespace

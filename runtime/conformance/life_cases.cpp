@@ -110,8 +110,8 @@ void leaves_no_threads_or_files(Subject& subject) {
     expect(may_have_threads || now <= threads, "the instance starts {} threads; use ext/parallel.h", now - threads);
     part->destroy();
   }
-  expect(count_entries("/proc/self/task") <= threads, "threads run on after destroy");
-  expect(count_entries("/proc/self/fd") <= files, "files are open after destroy");
+  expect(count_entries("/proc/self/task") <= threads, "threads still run after destroy");
+  expect(count_entries("/proc/self/fd") <= files, "files are still open after destroy");
 }
 
 void survives_without_host_memory(Subject& subject) {
@@ -124,7 +124,7 @@ void survives_without_host_memory(Subject& subject) {
     if (answer.ok()) answer = subject.bind(part);
     if (answer.ok()) answer = part.activate(usual_sizes());
     expect(answer.ok() || answer.status == MORTISE_RESOURCE_EXHAUSTED,
-           "without memory create, bind or activate fails otherwise than for lack of it: {}", answer.text());
+           "without memory, create, bind or activate must fail with RESOURCE_EXHAUSTED: {}", answer.text());
     part.destroy();
     expect_clean(part);
     if (part.host().num_allocations() <= from) return;  // it asked for no more
@@ -152,7 +152,7 @@ void says_how_many_sequences_it_has(Subject& subject) {
   expect(table->num_sequences(part->handle<void>()) == 0, "a new instance has {} sequences",
          table->num_sequences(part->handle<void>()));
   behaviour(subject, *part, 3);
-  expect(table->num_sequences(part->handle<void>()) == 0, "all sequences have ended, and state of {} is kept",
+  expect(table->num_sequences(part->handle<void>()) == 0, "all sequences have ended, but state of {} is kept",
          table->num_sequences(part->handle<void>()));
 }
 
@@ -165,8 +165,8 @@ constexpr Case kCases[] = {
      is_destroyed_without_being_used},
     {"life.reactivated", "deactivate frees what activate allocates, and activate may follow.", kOfAll,
      frees_what_activate_allocates},
-    {"life.sizes", "activate takes small sizes, and refuses sizes only for lack of memory.", kOfAll, takes_any_sizes},
-    {"life.memory", "Creating and destroying instances does not take more and more memory.", kOfAll,
+    {"life.sizes", "activate accepts small sizes, and refuses sizes only for lack of memory.", kOfAll, takes_any_sizes},
+    {"life.memory", "Creating and destroying instances does not use more and more memory.", kOfAll,
      memory_does_not_grow},
     {"life.threads", "An instance starts no threads, and leaves no thread and no open file behind.", kOfAll,
      leaves_no_threads_or_files},

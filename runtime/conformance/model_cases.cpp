@@ -269,7 +269,7 @@ void head_repeats(Subject& subject) {
 void instances_agree(Subject& subject) {
   const Alone alone(subject);
   const auto other = subject.make_active();
-  alone.expect_same(alone.scene->step_by(*other, alone.whole_runs()), "another instance gives other rows");
+  alone.expect_same(alone.scene->step_by(*other, alone.whole_runs()), "another instance gives different rows");
 }
 
 // The other instance has seen no earlier row: what it needs of them is in the KV cache.
@@ -373,7 +373,7 @@ constexpr Case kCases[] = {
     {"model.sizes", "No bit depends on the sizes of activate.", kOfModel, sizes_change_nothing, true},
     {"model.allocates", "forward and head call no [control] function of the device.", kOfModel, steps_allocate_nothing,
      true},
-    {"model.device_memory", "destroy frees all memory and weights that the instance has of the device.", kOfModel,
+    {"model.device_memory", "destroy frees all device memory and weights of the instance.", kOfModel,
      device_memory_is_freed, true},
 };
 

@@ -79,13 +79,13 @@ void dims_are_sane(Subject& subject) {
          "num_layers {}, hidden_size {}, vocab_size {} and max_model_len {} must all be positive", dims.num_layers,
          dims.hidden_size, dims.vocab_size, dims.max_model_len);
   expect(dims.num_heads > 0 && dims.num_kv_heads > 0 && dims.num_heads % dims.num_kv_heads == 0,
-         "num_kv_heads is {}, no divisor of num_heads, which is {}", dims.num_kv_heads, dims.num_heads);
+         "num_kv_heads is {}, which does not divide num_heads, {}", dims.num_kv_heads, dims.num_heads);
   expect(dims.head_dim > 0, "head_dim is {}", dims.head_dim);
   expect(dims.dtype == MORTISE_BF16 || dims.dtype == MORTISE_F32, "dtype is {:#x}, neither bf16 nor f32", dims.dtype);
   expect(std::isfinite(dims.attention_scale) && dims.attention_scale > 0, "attention_scale is {}",
          dims.attention_scale);
-  expect(dims.weight_bits == 0 || dims.weight_bits == 4 || dims.weight_bits == 8, "weight_bits is {}; it is 0, 4 or 8",
-         dims.weight_bits);
+  expect(dims.weight_bits == 0 || dims.weight_bits == 4 || dims.weight_bits == 8,
+         "weight_bits is {}; expected 0, 4 or 8", dims.weight_bits);
   expect(dims.weight_type == 0 || (dims.weight_type == MORTISE_F8_E4M3 && dims.weight_bits == 8),
          "weight_type is {:#x} with weight_bits {}", dims.weight_type, dims.weight_bits);
   expect(dims.weight_group_size >= 0, "weight_group_size is {}", dims.weight_group_size);
@@ -112,7 +112,7 @@ void dims_are_stable(Subject& subject) {
   const std::string created = text_of(*part);
   const auto expect_same = [&](const Part& other, const char* when) {
     const std::string now = text_of(other);
-    expect(now == created, "dims {} are '{}', and after create they are '{}'", when, now, created);
+    expect(now == created, "dims {} are '{}', but after create they are '{}'", when, now, created);
   };
   expect_same(*part, "at a second call");
   subject.start(*part);
@@ -134,7 +134,7 @@ void older_dims_are_filled(Subject& subject) {
     return part->table<mortise_model_table>().dims(part->handle<mortise_model>(), dims, error);
   });
   expect(dims->struct_size == kOlder, "dims changes struct_size");
-  expect(dims->vocab_size == dims_of(*part).vocab_size, "dims of an older host are other ones");
+  expect(dims->vocab_size == dims_of(*part).vocab_size, "dims differ for an older host");
 }
 
 void odd_configurations_are_refused(Subject& subject) {
@@ -175,8 +175,8 @@ std::vector<std::string> some_tensors(Subject& subject) {
 
 void expect_refusal(const Answer& answer, const std::string& tensor, const char* what) {
   expect(!answer.ok(), "load accepts a checkpoint {} {}", what, tensor);
-  expect(answer.status == MORTISE_DATA_LOSS, "a checkpoint {} {} is refused otherwise than with DATA_LOSS: {}", what,
-         tensor, answer.text());
+  expect(answer.status == MORTISE_DATA_LOSS, "a checkpoint {} {} must be refused with DATA_LOSS: {}", what, tensor,
+         answer.text());
   expect(answer.text().find(tensor) != std::string::npos, "the refusal of a checkpoint {} {} does not name it: {}",
          what, tensor, answer.text());
 }
@@ -246,7 +246,7 @@ constexpr Case kCases[] = {
      kOfModel, missing_tensors_are_named, true},
     {"model.wrong_shape", "load refuses a tensor of another shape with DATA_LOSS, and names it.", kOfModel,
      wrong_shapes_are_named, true},
-    {"model.failed_load", "destroy after a failed load frees all that the instance has of the device.", kOfModel,
+    {"model.failed_load", "destroy after a failed load frees all device memory and weights of the instance.", kOfModel,
      failed_loads_leave_nothing, true},
     {"model.reader", "load keeps nothing of the reader, and no view of a tensor.", kOfModel,
      nothing_of_the_reader_is_kept},

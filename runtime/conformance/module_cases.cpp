@@ -94,8 +94,7 @@ void texts_are_lines(Subject& subject) {
     expect(is_line_of_text(text->c_str(), 200), "the module's {} is empty, longer than 200 bytes or not one line",
            name);
   }
-  expect(file.id.find('.') != std::string::npos, "the module's id '{}' has no dot; take a reverse domain name",
-         file.id);
+  expect(file.id.find('.') != std::string::npos, "the module's id '{}' has no dot; use a reverse domain name", file.id);
   expect(is_line_of_text(subject.component().abi->summary, 200),
          "the summary is empty, longer than 200 bytes or not one line");
 }
@@ -116,9 +115,10 @@ void claims_only_capabilities_of_its_kind(Subject& subject) {
 void numerics_id_belongs_to_attention(Subject& subject) {
   const Component& component = subject.component();
   if (component.kind == PartKind::kAttention) {
-    expect(!component.numerics_id.empty(), "an attention states which arithmetic it computes, and numerics_id is NULL");
+    expect(!component.numerics_id.empty(),
+           "an attention must say which arithmetic it computes, but numerics_id is NULL");
   } else {
-    expect(component.abi->numerics_id == nullptr, "numerics_id is '{}'; for this kind it is NULL",
+    expect(component.abi->numerics_id == nullptr, "numerics_id is '{}'; for this kind it must be NULL",
            component.numerics_id);
   }
 }
@@ -136,7 +136,7 @@ void supports_is_pure(Subject& subject) {
   query.struct_size = sizeof query;
   const auto first = subject.component().refusal(query);
   for (int i = 0; i < 3; ++i) {
-    expect(subject.component().refusal(query) == first, "supports gives another answer to the same query");
+    expect(subject.component().refusal(query) == first, "supports gives different answers to the same query");
   }
   GuardedPages pages(256);  // of a newer host
   query.struct_size = 256;
@@ -144,7 +144,7 @@ void supports_is_pure(Subject& subject) {
   pages.make_read_only();
   mortise_error reason = empty_error();
   const mortise_status status = subject.component().abi->supports(static_cast<mortise_query*>(pages.data()), &reason);
-  expect((status == MORTISE_OK) == !first.has_value(), "supports gives another answer to a newer host");
+  expect((status == MORTISE_OK) == !first.has_value(), "supports gives a different answer to a newer host");
   subject.component().abi->supports(static_cast<mortise_query*>(pages.data()), nullptr);
 }
 
@@ -165,7 +165,7 @@ void manifest_is_true(Subject& subject) {
   const PluginFile& file = subject.file();
   expect(manifest->id == file.id && manifest->version == file.version && manifest->vendor == file.vendor &&
              manifest->license == file.license && manifest->abi_minor == file.abi_minor,
-         "the manifest tells of the module {} {}, and the loaded file is {} {}", manifest->id, manifest->version,
+         "the manifest describes the module {} {}, but the loaded file is {} {}", manifest->id, manifest->version,
          file.id, file.version);
   expect(manifest->components.size() == file.components.size(), "the manifest has {} components, the loaded file {}",
          manifest->components.size(), file.components.size());
@@ -175,7 +175,7 @@ void manifest_is_true(Subject& subject) {
     expect(static_cast<PartKind>(told.kind) == loaded.kind && told.name == loaded.name &&
                told.summary == loaded.summary && told.capabilities == loaded.capabilities &&
                told.numerics_id == loaded.numerics_id && told.options_schema == loaded.abi->options_schema,
-           "the manifest's component {} is '{}', and differs from the loaded one, '{}'", i, told.name, loaded.name);
+           "the manifest's component {} is '{}', which differs from the loaded one, '{}'", i, told.name, loaded.name);
   }
 }
 
@@ -184,7 +184,8 @@ constexpr Case kCases[] = {
      loading_changes_nothing},
     {"entry.hosts", "The entry returns the same description at every call, also to newer hosts.", kOfFile,
      describes_itself_to_any_host},
-    {"metadata.manifest", "What can be read of the file without running it is what it says when it is loaded.", kOfAll,
+    {"metadata.manifest",
+     "The manifest, which is read without running the file, equals the description that the loaded file gives.", kOfAll,
      manifest_is_true},
     {"metadata.texts", "Id, vendor, version, license and summary are lines of text.", kOfAll, texts_are_lines},
     {"metadata.capabilities", "The component claims only capabilities that its kind can have.", kOfAll,

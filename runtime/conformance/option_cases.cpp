@@ -19,7 +19,7 @@ Answer try_option(Subject& subject, const std::string& name, const Json& value) 
                           answer.status == MORTISE_UNAVAILABLE || answer.status == MORTISE_OUT_OF_RANGE ||
                           answer.status == MORTISE_RESOURCE_EXHAUSTED || answer.status == MORTISE_UNIMPLEMENTED ||
                           answer.status == MORTISE_DATA_LOSS;
-  expect(may_refuse, "create with {} = {} fails: {}; a value that the schema allows is no broken invariant", name,
+  expect(may_refuse, "create with {} = {} fails: {}; a value that the schema allows must not cause INTERNAL", name,
          value.dump(), answer.text());
   return answer;
 }
@@ -36,7 +36,7 @@ bool allows(Subject& subject, Json options) {
 void schema_is_closed(Subject& subject) {
   const Json schema = Json::parse(subject.component().abi->options_schema);
   expect(schema.contains("additionalProperties") && schema["additionalProperties"] == false,
-         "the schema lacks \"additionalProperties\": false; other programs that read it would take any option");
+         "the schema lacks \"additionalProperties\": false; other programs that read it would accept any option");
   const Json properties = schema.value("properties", Json::object());
   for (const auto& [name, property] : properties.items()) {
     const bool has_type = property.contains("type") || property.contains("enum") || property.contains("oneOf") ||
@@ -74,7 +74,7 @@ void whole_numbers_may_be_written_as_floats(Subject& subject) {
   for (const Option& option : subject.component().schema.options()) {
     if (option.type != "integer" || !option.default_value.is_number_integer()) continue;
     const Answer answer = try_option(subject, option.name, option.default_value.get<double>());
-    expect(answer.ok(), "create with {} = {}.0 fails: {}; JSON does not tell 4 from 4.0", option.name,
+    expect(answer.ok(), "create with {} = {}.0 fails: {}; JSON does not distinguish 4 from 4.0", option.name,
            option.default_value.dump(), answer.text());
   }
 }

@@ -49,7 +49,7 @@ std::unique_ptr<Part> OwnAttention::bound_part(Subject& subject, const mortise_d
   auto part = subject.make(std::move(setup));
   mortise_kv_layout layout{};
   const Answer answer = ask_layout(*part, dims_, shape_.block_size, layout);
-  expect(answer.ok(), "kv_layout fails where it has succeeded before: {}", answer.text());
+  expect(answer.ok(), "kv_layout fails although it succeeded before: {}", answer.text());
   mortise_attention_bind_args args{};
   args.struct_size = sizeof args;
   args.dims = &dims_;

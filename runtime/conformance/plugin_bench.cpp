@@ -24,7 +24,7 @@ const Component& built_in_part(PartKind kind) {
                                                          {PartKind::kDevice, "cpu"}};
   const auto found = kNames.find(kind);
   if (found == kNames.end()) {
-    fail("plugin bench measures no {}: `mortise bench` measures one in a pipeline", kind_name(kind));
+    fail("plugin bench does not measure a {}: `mortise bench` measures one in a pipeline", kind_name(kind));
   }
   mortise_query query{};
   query.struct_size = sizeof query;

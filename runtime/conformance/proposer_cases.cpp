@@ -92,7 +92,7 @@ void history_decides(Subject& subject) {
   once.observe({{1, 0, text}});
   const Wanted wanted = wanted_after(1, text, std::min(8, once.max_drafts()));
   expect(pieces.propose({wanted}) == once.propose({wanted}),
-         "a sequence that is told piece by piece gets other drafts than one whose history is told at once");
+         "a sequence that is reported piece by piece gets different drafts than one whose history is reported at once");
 }
 
 void a_repeated_history_replaces_the_old(Subject& subject) {
@@ -107,7 +107,7 @@ void a_repeated_history_replaces_the_old(Subject& subject) {
   driver.observe({{1, 0, text}});
   other.observe({{1, 0, text}});
   const Wanted wanted = wanted_after(1, text, driver.max_drafts());
-  expect(driver.propose({wanted}) == other.propose({wanted}), "the old history still decides about the drafts");
+  expect(driver.propose({wanted}) == other.propose({wanted}), "the old history still influences the drafts");
 }
 
 // The host reports a failure of observe by a whole history next time; until then the proposer may not know a sequence.
@@ -145,7 +145,7 @@ void ends_come_with_starts(Subject& subject) {
     driver.observe({{id, 0, text}}, id > 1 ? std::vector<std::uint64_t>{id - 1} : std::vector<std::uint64_t>{});
     driver.propose({wanted_after(id, text, driver.max_drafts())});
     const std::int64_t num = driver.num_sequences();
-    expect(num <= 1, "{} sequences have state, and one lives", num);
+    expect(num <= 1, "{} sequences have state, but only one is alive", num);
   }
 }
 
@@ -173,7 +173,7 @@ void proposals_may_be_repeated(Subject& subject) {
   driver.observe({{1, 0, text}});
   const Wanted wanted = wanted_after(1, text, driver.max_drafts());
   const auto first = driver.propose({wanted});
-  expect(first == driver.propose({wanted}), "the same proposal gives other drafts the second time");
+  expect(first == driver.propose({wanted}), "the same proposal gives different drafts the second time");
 }
 
 // Drafts must not depend on the batch: the other sequences, and their order.
@@ -190,13 +190,13 @@ void batch_does_not_matter(Subject& subject) {
   driver.observe(seen);
   const auto together = driver.propose(wanted);
   for (std::size_t i = 0; i < wanted.size(); ++i) {
-    expect(driver.propose({wanted[i]})[0] == together[i], "sequence {} gets other drafts alone than in a batch",
+    expect(driver.propose({wanted[i]})[0] == together[i], "sequence {} gets different drafts alone than in a batch",
            wanted[i].id);
   }
   std::vector<Wanted> reversed(wanted.rbegin(), wanted.rend());
   const auto backwards = driver.propose(reversed);
   for (std::size_t i = 0; i < wanted.size(); ++i) {
-    expect(backwards[wanted.size() - 1 - i] == together[i], "sequence {} gets other drafts in another order",
+    expect(backwards[wanted.size() - 1 - i] == together[i], "sequence {} gets different drafts in another order",
            wanted[i].id);
   }
 }
@@ -205,7 +205,7 @@ void trees_are_valid(Subject& subject) {
   const Component& component = subject.component();
   PartSetup setup = subject.setup();
   if ((component.capabilities & MORTISE_CAP_TREE) == 0) throw NotApplicable("it does not claim MORTISE_CAP_TREE");
-  expect(setup.options.contains("branches"), "it claims MORTISE_CAP_TREE and has no option `branches`");
+  expect(setup.options.contains("branches"), "it claims MORTISE_CAP_TREE but has no option `branches`");
   setup.options["branches"] = 3;
   const auto part = subject.make_active(setup);
   ProposerDriver driver(*part);
@@ -277,7 +277,8 @@ void state_is_released(Subject& subject) {
   for (std::uint64_t id = 1; id < 50; ++id) live(id);
   const std::uint64_t before = part->host().allocated_bytes();
   for (std::uint64_t id = 50; id < 50 + static_cast<std::uint64_t>(subject.rounds(200)); ++id) live(id);
-  expect(part->host().allocated_bytes() <= before, "the host's memory that it holds grows with sequences that ended");
+  expect(part->host().allocated_bytes() <= before,
+         "the host memory that it holds grows with sequences that have ended");
 }
 
 // A part that helps with nothing is legal; one that never drafts on a text that repeats itself is probably broken.
@@ -295,19 +296,18 @@ void drafts_something(Subject& subject) {
 }
 
 constexpr Case kCases[] = {
-    {"proposer.one_token", "A history of one token is enough to be asked for drafts.", kOfProposer,
-     one_token_is_enough},
+    {"proposer.one_token", "propose may be called after a history of one token.", kOfProposer, one_token_is_enough},
     {"proposer.none_wanted", "A sequence that wants no drafts gets none.", kOfProposer, none_wanted_none_given},
     {"proposer.empty_calls", "Calls without any sequence do no harm.", kOfProposer, nothing_wanted},
     {"proposer.limits", "No sequence gets more drafts than it may have.", kOfProposer, small_limits_are_kept},
     {"proposer.many", "Many sequences are served in one call.", kOfProposer, many_sequences},
-    {"proposer.history", "Drafts depend on the history, not on the pieces in which it was told.", kOfProposer,
+    {"proposer.history", "Drafts depend on the history, not on the pieces in which it was reported.", kOfProposer,
      history_decides, true},
     {"proposer.replaced_history", "A history from position 0 replaces what was known of the sequence.", kOfProposer,
      a_repeated_history_replaces_the_old},
     {"proposer.unknown", "A sequence that was never observed gets no drafts.", kOfProposer,
      unknown_sequences_get_nothing},
-    {"proposer.gap", "A gap in a history is refused or handled; it is no crash.", kOfProposer, a_gap_is_no_crash},
+    {"proposer.gap", "A gap in a history is refused or handled, and causes no crash.", kOfProposer, a_gap_is_no_crash},
     {"proposer.unknown_ends", "Ends of unknown sequences are ignored.", kOfProposer, ended_ids_may_be_unknown},
     {"proposer.ends", "State of a sequence goes with its end.", kOfProposer, ends_come_with_starts},
     {"proposer.rejected", "Rejected drafts leave no trace.", kOfProposer, rejected_drafts_leave_no_trace},
@@ -319,9 +319,9 @@ constexpr Case kCases[] = {
      distributions_are_valid},
     {"proposer.tokens", "The smallest and largest token ids are handled.", kOfProposer, tokens_of_every_value},
     {"proposer.ids", "Sequence ids may be any 63-bit numbers.", kOfProposer, large_ids},
-    {"proposer.long_texts", "Texts as long as the model takes are handled in time.", kOfProposer, long_texts},
-    {"proposer.state", "What the proposer holds of the host does not grow with sequences that ended.", kOfProposer,
-     state_is_released},
+    {"proposer.long_texts", "Texts of the model's maximum length are handled in time.", kOfProposer, long_texts},
+    {"proposer.state", "The host memory that the proposer holds does not grow with sequences that have ended.",
+     kOfProposer, state_is_released},
     {"proposer.drafts", "A text that repeats itself gets drafts.", kOfProposer, drafts_something},
 };
 

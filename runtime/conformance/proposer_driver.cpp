@@ -78,9 +78,9 @@ void ProposerDriver::check(const Wanted& wanted, const Drafts& drafts, std::int3
     expect(token >= 0 && token < kVocabSize, "propose gives the token {} of a vocabulary of {}", token, kVocabSize);
     if (!is_tree) continue;
     const std::int32_t parent = drafts.parents[static_cast<std::size_t>(j)];
-    expect(parent >= -1 && parent < j, "draft {} has the parent {}, which is no earlier draft", j, parent);
+    expect(parent >= -1 && parent < j, "draft {} has the parent {}, which is not an earlier draft", j, parent);
     depths.push_back(parent < 0 ? 1 : depths[static_cast<std::size_t>(parent)] + 1);
-    expect(depths.back() <= wanted.max_drafts, "a path of the tree has {} drafts, and max_drafts is {}", depths.back(),
+    expect(depths.back() <= wanted.max_drafts, "a path of the tree has {} drafts, but max_drafts is {}", depths.back(),
            wanted.max_drafts);
   }
 }
@@ -136,7 +136,7 @@ std::vector<Drafts> ProposerDriver::propose(const std::vector<Wanted>& wanted, c
   });
   std::vector<Drafts> all;
   for (std::size_t i = 0; i < n; ++i) {
-    expect(counts[i] >= 0 && counts[i] <= stride, "propose sets num_drafts to {}, and a row has {} places", counts[i],
+    expect(counts[i] >= 0 && counts[i] <= stride, "propose sets num_drafts to {}, but a row has {} places", counts[i],
            stride);
     const std::size_t begin = i * static_cast<std::size_t>(stride), end = begin + static_cast<std::size_t>(counts[i]);
     Drafts drafts{{tokens.data() + begin, tokens.data() + end}, {}};

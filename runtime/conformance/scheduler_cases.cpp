@@ -179,7 +179,7 @@ void a_newer_view_changes_nothing(Subject& subject) {
     for (int i = 0; i < 10; ++i) engine.submit_random();
     run_all(engine);
     if (larger == 0) expected = journal;
-    expect(journal == expected, "a view with a larger struct_size gives other plans");
+    expect(journal == expected, "a view with a larger struct_size gives different plans");
   }
 }
 
@@ -218,8 +218,7 @@ void state_is_released(Subject& subject) {
   live();
   const std::uint64_t before = part->host().allocated_bytes();
   for (int i = 0; i < subject.rounds(5); ++i) live();
-  expect(part->host().allocated_bytes() <= before,
-         "the host's memory that it holds grows with the requests that ended");
+  expect(part->host().allocated_bytes() <= before, "the host memory that it holds grows with requests that have ended");
 }
 
 constexpr Case kCases[] = {
@@ -249,14 +248,14 @@ constexpr Case kCases[] = {
     {"scheduler.aborts", "Requests may be aborted at any time.", kOfScheduler, aborts, true},
     {"scheduler.swapped_in", "A scheduler takes over requests that another one has started.", kOfScheduler,
      a_new_scheduler_takes_over, true},
-    {"scheduler.unknown", "Sequences that the scheduler never heard of do no harm.", kOfScheduler,
+    {"scheduler.unknown", "Sequences that the scheduler was never told about do no harm.", kOfScheduler,
      unknown_sequences_do_no_harm, true},
     {"scheduler.newer_view", "A view with further fields changes no plan.", kOfScheduler, a_newer_view_changes_nothing},
     {"scheduler.options", "The options max_num_seqs and max_batched_tokens work with the budgets that they set.",
      kOfScheduler, smaller_options_are_kept},
     {"scheduler.many_wait", "A plan with thousands of waiting requests takes milliseconds.", kOfScheduler, many_wait},
-    {"scheduler.state", "What the scheduler keeps does not grow with the requests that have ended.", kOfScheduler,
-     state_is_released},
+    {"scheduler.state", "The host memory that the scheduler holds does not grow with requests that have ended.",
+     kOfScheduler, state_is_released},
 };
 
 }  // namespace

@@ -245,7 +245,7 @@ void SimulatedEngine::run(Sequence& s, int32_t n, int32_t drafts) {
   const int32_t needed = blocks_for(end, options_.block_size) - static_cast<int32_t>(s.blocks.size());
   if (needed > 0) {
     const auto fresh = cache_.allocate(static_cast<std::size_t>(needed));
-    expect(fresh.has_value(), "the plan takes more blocks than there are");
+    expect(fresh.has_value(), "the plan uses more blocks than there are");
     s.blocks.insert(s.blocks.end(), fresh->begin(), fresh->end());
   }
   num_rows_ += end - s.num_computed;
@@ -319,14 +319,14 @@ void SimulatedEngine::check(const View& view, const mortise_schedule_plan& plan)
     expect(i >= 0 && i < size, "seqs[{}] is {} in a view of {} sequences", k, i, size);
     expect(!preempted[i], "seqs[{}] is {}, which the plan also preempts", k, i);
     expect(tokens[i] == 0, "seqs[{}] is {}, which is given twice", k, i);
-    expect(n >= 1 && n <= view.remaining(i), "num_new_tokens[{}] is {}, and the sequence has {} tokens to run", k, n,
+    expect(n >= 1 && n <= view.remaining(i), "num_new_tokens[{}] is {}, but the sequence has {} tokens to run", k, n,
            view.remaining(i));
     tokens[i] = n;
     const int32_t drafts = plan.max_drafts[i];
-    expect(drafts >= 0 && drafts <= view.lookahead[i], "max_drafts[{}] is {}, and lookahead is {}", i, drafts,
+    expect(drafts >= 0 && drafts <= view.lookahead[i], "max_drafts[{}] is {}, but lookahead is {}", i, drafts,
            view.lookahead[i]);
     expect(!options_.whole_drafts || n < view.remaining(i) || drafts == view.lookahead[i],
-           "max_drafts[{}] is {}, and MORTISE_VIEW_WHOLE_DRAFTS asks for all {}", i, drafts, view.lookahead[i]);
+           "max_drafts[{}] is {}, but MORTISE_VIEW_WHOLE_DRAFTS asks for all {}", i, drafts, view.lookahead[i]);
     const int32_t end = view.end(i, n, drafts);
     rows += end - view.start(i);
     blocks -= view.new_blocks(i, end, plan.num_preempted > 0);
@@ -340,17 +340,17 @@ void SimulatedEngine::check(const View& view, const mortise_schedule_plan& plan)
     counted.run(i, end);
     assert(counted.num_free() == blocks);
   }
-  expect(rows <= view.abi.token_budget, "the plan has {} rows, and token_budget is {}", rows, view.abi.token_budget);
-  expect(blocks >= 0, "the plan takes {} blocks more than are free", -blocks);
+  expect(rows <= view.abi.token_budget, "the plan has {} rows, but token_budget is {}", rows, view.abi.token_budget);
+  expect(blocks >= 0, "the plan uses {} more blocks than are free", -blocks);
   for (int32_t k = 0; k < plan.num_pins; ++k) {
     const int32_t i = plan.pins[k];
     expect(i >= 0 && i < size, "pins[{}] is {} in a view of {} sequences", k, i, size);
     expect(plan.pin_tokens[k] >= 0 && plan.pin_tokens[k] <= view.num_tokens[i],
-           "pin_tokens[{}] is {}, and the sequence has {} tokens", k, plan.pin_tokens[k], view.num_tokens[i]);
+           "pin_tokens[{}] is {}, but the sequence has {} tokens", k, plan.pin_tokens[k], view.num_tokens[i]);
   }
   int32_t num_running = 0;
   for (int32_t i = 0; i < size; ++i) num_running += (view.running(i) && !preempted[i]) || tokens[i] > 0;
-  expect(num_running <= view.abi.seq_budget, "{} sequences would run, and seq_budget is {}", num_running,
+  expect(num_running <= view.abi.seq_budget, "{} sequences would run, but seq_budget is {}", num_running,
          view.abi.seq_budget);
   check_policy(view, tokens, preempted);
 }

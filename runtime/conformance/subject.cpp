@@ -127,7 +127,7 @@ const PartInstance& Subject::device() {
       reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", name, error.what());
     }
   }
-  if (device_ == nullptr) throw NotApplicable("there is no device that it serves: " + reasons);
+  if (device_ == nullptr) throw NotApplicable("it supports no device: " + reasons);
   return *device_;
 }
 

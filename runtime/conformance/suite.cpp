@@ -111,7 +111,7 @@ void apply_reproduce_line(const std::string& line, CheckOptions& check, Selectio
   const char* const end = line.data() + line.size();
   const bool has_parts = first != std::string::npos && first != last && last + 1 < line.size();
   if (!has_parts || std::from_chars(line.data() + last + 1, end, seed).ptr != end) {
-    fail("'{}' is no line of a report; one looks like my_policy/scheduler.valid_plans/1", line);
+    fail("'{}' is not a line of a report; one looks like my_policy/scheduler.valid_plans/1", line);
   }
   selection.component = line.substr(0, first);
   selection.cases = {line.substr(first + 1, last - first - 1)};

@@ -20,7 +20,7 @@ std::string current_exception_text() {
   } catch (const std::exception& exception) {
     return exception.what();
   } catch (...) {
-    return "an exception that is no std::exception";
+    return "an exception that is not a std::exception";
   }
 }
 

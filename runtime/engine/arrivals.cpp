@@ -62,7 +62,7 @@ bool Engine::take_requests(Inbox::Arrivals arrivals) {
     }
   }
   if (arrivals.drain == Inbox::Drain::kIsOver) {
-    fail_all("the engine is shutting down and its time for requests that still run is over", ErrorCode::kUnavailable);
+    fail_all("the engine is shutting down, and the time for running requests is over", ErrorCode::kUnavailable);
   }
   drop_ended();
   if (verified_swap_ && !arrivals.stops) {
@@ -70,11 +70,11 @@ bool Engine::take_requests(Inbox::Arrivals arrivals) {
       verified_swap_->refuse(ErrorCode::kUnavailable, "the engine is shutting down");
     }
     if (verified_swap_->order()->cancel.stop_requested()) {
-      verified_swap_->refuse(ErrorCode::kConflict, "who wanted the swap does not wait for it any more");
+      verified_swap_->refuse(ErrorCode::kConflict, "the client that asked for the swap no longer waits for it");
     }
     if (verified_swap_->deadline() <= Inbox::Clock::now()) {
       verified_swap_->refuse(ErrorCode::kConflict,
-                             fmt::format("no step could be compared for {} s: verify_steps needs requests that run",
+                             fmt::format("no step could be compared for {} s: verify_steps needs running requests",
                                          std::chrono::duration<double>(hooks_.verify_patience).count()));
     }
     if (verified_swap_->is_over()) settle_verified();
@@ -96,7 +96,7 @@ void Engine::add(const std::shared_ptr<RequestState>& state) {
     setup_->drafting->welcome(*sequence);
     // The front end checked the request, but maybe against the limits before a swap.
     if (const std::optional<std::string> why = misfit(*sequence, setup_->limits)) {
-      fail_sequence(*sequence, "the pipeline has been changed since the request came: " + *why, ErrorCode::kTooLarge);
+      fail_sequence(*sequence, "the pipeline has changed since the request arrived: " + *why, ErrorCode::kTooLarge);
       continue;
     }
     if (!sequence->wants_tokens() && !sequence->wants_scores()) {

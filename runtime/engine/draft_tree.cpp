@@ -22,7 +22,7 @@ std::vector<std::vector<std::int32_t>> paths_of(std::span<const std::int32_t> to
       is_leaf[static_cast<std::size_t>(parents[i])] = 0;
     }
     if (depths[i] > max_depth) {
-      why = fmt::format("a path of {} drafts, {} were asked for at most", depths[i], max_depth);
+      why = fmt::format("a path of {} drafts, but at most {} were asked for", depths[i], max_depth);
       return {};
     }
   }

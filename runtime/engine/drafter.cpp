@@ -10,7 +10,7 @@ namespace {
 // The most ended ids that are kept for a proposer whose observe fails.
 constexpr std::size_t kMaxOwed = 100'000;
 
-constexpr const char* kStepWithout = "the step goes on without its drafts";
+constexpr const char* kStepWithout = "the step continues without its drafts";
 
 }  // namespace
 
@@ -56,7 +56,7 @@ void Drafter::failed(const char* call, const CallResult& result) {
   }
   last_failure_ = fmt::format("{}: {}", call, result.error.message);
   messages_.warn(proposer().name, call, result,
-                 usable() ? kStepWithout : "it is not called again, requests go on without its drafts");
+                 usable() ? kStepWithout : "it will not be called again; requests continue without its drafts");
 }
 
 void Drafter::broke_bound(const Sequence& sequence, const std::string& why) {
@@ -118,7 +118,7 @@ void Drafter::propose(const mortise_step& step, std::span<const Ask> asked) {
     const std::int32_t length = lengths[i];
     const std::int32_t most = parents.empty() ? asked[i].max_drafts : static_cast<std::int32_t>(width);
     if (length < 0 || length > most) {
-      broke_bound(*asked[i].sequence, fmt::format("{} drafts, {} were asked for at most", length, most));
+      broke_bound(*asked[i].sequence, fmt::format("{} drafts, but at most {} were asked for", length, most));
       continue;
     }
     const auto row = std::span(tokens).subspan(i * width, static_cast<std::size_t>(length));
@@ -126,7 +126,7 @@ void Drafter::propose(const mortise_step& step, std::span<const Ask> asked) {
         std::find_if(row.begin(), row.end(), [&](std::int32_t id) { return id < 0 || id >= vocab_size_; });
     if (wrong != row.end()) {
       broke_bound(*asked[i].sequence,
-                  fmt::format("token id {} is not one of the vocabulary's {}", *wrong, vocab_size_));
+                  fmt::format("token id {} is not in the vocabulary of {} tokens", *wrong, vocab_size_));
       continue;
     }
     if (parents.empty()) {
@@ -174,7 +174,7 @@ bool Drafter::take_distributions(Sequence& sequence, std::span<const float> rows
     const bool valid = std::ranges::all_of(row, [](float q) { return q >= 0 && std::isfinite(q); });
     if (valid && row[static_cast<std::size_t>(sequence.drafts[i])] > 0) continue;
     broke_bound(sequence, valid ? "a draft that has no probability in its own distribution"
-                                : "the distribution of a draft has numbers that are no probabilities");
+                                : "the distribution of a draft has numbers that are not probabilities");
     return false;
   }
   sequence.draft_distributions.assign(rows.begin(),

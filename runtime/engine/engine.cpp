@@ -89,7 +89,7 @@ void Engine::run() {
   send_outbox();
   trace_.end(counters_);
   if (verified_swap_) {
-    verified_swap_->refuse(ErrorCode::kUnavailable, "the comparison ends with the engine");
+    verified_swap_->refuse(ErrorCode::kUnavailable, "the engine ended before the comparison");
     settle_verified();
   }
   gaps_.settle();

@@ -23,7 +23,7 @@ void Engine::step_failed(const std::exception& exception) {
     spdlog::error("step {} failed: {}; all requests fail", counters_.num_steps, exception.what());
     return fail_all(exception.what(), ErrorCode::kInternal);
   }
-  constexpr const char* kConsequence = "the requests of the step fail, others go on";
+  constexpr const char* kConsequence = "the requests of the step fail, others continue";
   if (part != nullptr) {
     messages_.warn(*part, kConsequence);
   } else {
@@ -54,10 +54,10 @@ void Engine::fail_all(const std::string& why, ErrorCode code) {
 void Engine::check_required_parts() {
   const std::optional<std::string> failure = setup_->execution->failure();
   if (!failure) return;
-  if (!live_.empty()) spdlog::error("{}; nothing can run any more", *failure);
+  if (!live_.empty()) spdlog::error("{}; nothing can run anymore", *failure);
   inbox_.part_failed(*failure);
   if (verified_swap_) verified_swap_->refuse(ErrorCode::kUnavailable, "the parts that serve have failed: " + *failure);
-  fail_all("the pipeline cannot run any more: " + *failure, ErrorCode::kUnavailable);
+  fail_all("the pipeline can no longer run: " + *failure, ErrorCode::kUnavailable);
 }
 
 }  // namespace mortise

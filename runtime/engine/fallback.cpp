@@ -59,7 +59,8 @@ bool Engine::fall_back(PartKind kind, const std::string& why) {
   const Fallback fallback = std::move(found->second);
   fallbacks_.erase(found);  // it is tried once
   if (verified_swap_) {     // its candidate runs beside the parts that are replaced now
-    verified_swap_->refuse(ErrorCode::kConflict, "a part that served has failed, and the one before it comes back");
+    verified_swap_->refuse(ErrorCode::kConflict,
+                           "a part failed meanwhile, and its predecessor was restored; ask again");
     settle_verified();
   }
   for (const auto& sequence : live_) {  // the step may have failed between its drafts and its commit

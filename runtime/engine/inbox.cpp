@@ -8,7 +8,7 @@ namespace mortise {
 namespace {
 
 constexpr auto kWindow = std::chrono::seconds(2);
-constexpr const char* kDrains = "the engine is shutting down: it finishes what runs and accepts no new requests";
+constexpr const char* kDrains = "the engine is shutting down: it finishes running requests and accepts no new ones";
 constexpr const char* kEnds = "the engine has ended and accepts no requests";
 
 }  // namespace
@@ -36,7 +36,8 @@ std::int32_t StartRate::seconds_until_half(std::size_t num_waiting, Clock::time_
 
 void Inbox::check_open() const {
   if (!failure_.empty()) {
-    fail(ErrorCode::kUnavailable, "the engine accepts no requests since a part of it failed: {}; restart it", failure_);
+    fail(ErrorCode::kUnavailable, "the engine accepts no requests because one of its parts failed: {}; restart it",
+         failure_);
   }
   if (stops_) throw Error(kEnds, ErrorCode::kUnavailable);
   if (drain_ != Drain::kNone) throw Error(kDrains, ErrorCode::kUnavailable);
@@ -48,7 +49,7 @@ void Inbox::check_room(std::size_t num_tokens) const {
   if (num_waiting_ < limits_.max_requests && !too_many_tokens) return;
   const std::int32_t seconds = rate_.seconds_until_half(num_waiting_, Clock::now());
   throw OverloadedError(
-      fmt::format("{} requests with {} prompt tokens wait already, and at most {} with {} may; try "
+      fmt::format("{} requests with {} prompt tokens already wait, but at most {} with {} may; try "
                   "again in {} s",
                   num_waiting_, num_tokens_waiting_, limits_.max_requests, limits_.max_tokens, seconds),
       seconds);

@@ -201,7 +201,7 @@ std::optional<Planner::Breach> find_breach(const View& view, const mortise_sched
     const std::int32_t n = plan.num_new_tokens[i];
     if (!take(index)) return Breach{fmt::format("seqs[{}] = {} is out of range or given twice", i, index), {}};
     if (n < 1 || n > view.remaining(index)) {
-      return Breach{fmt::format("num_new_tokens[{}] = {}, but {} tokens are to be run", i, n, view.remaining(index)),
+      return Breach{fmt::format("num_new_tokens[{}] = {}, but {} tokens need to run", i, n, view.remaining(index)),
                     of(index)};
     }
     const std::int32_t granted = plan.max_drafts[index], lookahead = view.lookahead[index];
@@ -276,7 +276,7 @@ void Planner::prefix_evicted(std::uint64_t seq_id) {
 namespace {
 
 constexpr const char* kPlanReplaced = "the step runs first come, first served";
-constexpr const char* kSchedulerEnded = "it is not called again, all steps run first come, first served";
+constexpr const char* kSchedulerEnded = "it will not be called again; all steps run first come, first served";
 
 }  // namespace
 
@@ -287,8 +287,9 @@ CallResult Planner::send_events() {
   const CallResult result = scheduler_.try_call<&mortise_scheduler_table::events>("events", &events);
   if (result.ok()) return result;
   remember_breach(result.error.message);
-  messages_.warn(scheduler_.name, "events", result,
-                 scheduler_.health->failed() ? kSchedulerEnded : "it does not know of these sequences or ends");
+  messages_.warn(
+      scheduler_.name, "events", result,
+      scheduler_.health->failed() ? kSchedulerEnded : "it will not be told of these sequences or ends again");
   return result;
 }
 
@@ -321,7 +322,7 @@ StepPlan Planner::plan(std::uint64_t step_id, const std::vector<Sequence*>& runn
       ++num_starved_;
       remember_breach(starved->why);
       messages_.warn(scheduler_.name, "plan", MORTISE_OK, starved->why,
-                     "until it has ended all steps run first come, first served, it first");
+                     "until it has ended, all steps run this sequence first, then first come, first served");
       starved_ = view.ids[starved->index];
       return first_come_first_served(view, abi_view, starved->index);
     }

@@ -51,7 +51,7 @@ std::optional<std::string> StarvationWatch::verdict(std::uint64_t id, const Wait
     return fmt::format("sequence {} starves: {} plans left it out although they had room for it", id, wait.idle_plans);
   }
   if (wait.passed_rows > limits_.passed_rows) {
-    return fmt::format("sequence {} starves: younger ones that were started before it take {} rows", id,
+    return fmt::format("sequence {} starves: later sequences that were started before it may run {} rows", id,
                        wait.passed_rows);
   }
   return std::nullopt;

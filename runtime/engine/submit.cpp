@@ -46,7 +46,7 @@ void Engine::check(const Request& request, const RequestTerms& terms) const {
   if (request.logprobs && *request.logprobs < 0) fail("logprobs is {}; it must be at least 0", *request.logprobs);
   check_speculation(request.speculation, terms.proposers);
   if (request.prediction.size() > static_cast<std::size_t>(limits.max_model_len)) {
-    fail(ErrorCode::kTooLarge, "prediction of {} tokens exceeds max_model_len {}; no answer is as long",
+    fail(ErrorCode::kTooLarge, "prediction of {} tokens exceeds max_model_len {}; no answer can be that long",
          request.prediction.size(), limits.max_model_len);
   }
   check_ids(request.prediction, "prediction", model_.vocab_size);
@@ -59,7 +59,8 @@ void Engine::check_blocks(const EngineLimits& limits, std::int32_t length, std::
   const std::int32_t needed = (length + max_tokens + limits.block_size - 1) / limits.block_size;
   if (needed <= limits.num_blocks) return;
   fail(ErrorCode::kTooLarge,
-       "prompt of {} and up to {} to generate need {}, the whole cache has {} of {} tokens; raise kv_cache.memory or "
+       "prompt of {} and up to {} to generate need {}, but the whole cache has {} of {} tokens; raise kv_cache.memory "
+       "or "
        "ask "
        "for fewer tokens",
        counted(length, "token"), max_tokens, counted(needed, "KV block"), limits.num_blocks, limits.block_size);

@@ -28,12 +28,12 @@ bool same_instances(const Drafting& drafting, const std::vector<ActiveProposer>&
 std::optional<std::string> misfit(const Sequence& sequence, const EngineLimits& limits) {
   const std::int32_t length = sequence.num_prompt + sequence.max_tokens;
   if (length > limits.max_model_len) {
-    return fmt::format("it may become {} long, and max_model_len is {}", counted(length, "token"),
+    return fmt::format("it may become {} long, but max_model_len is {}", counted(length, "token"),
                        limits.max_model_len);
   }
   const std::int32_t needed = (length + limits.block_size - 1) / limits.block_size;
   if (needed <= limits.num_blocks) return std::nullopt;
-  return fmt::format("it may need {} of {} tokens, and kv_cache.memory holds {}", counted(needed, "KV block"),
+  return fmt::format("it may need {} of {} tokens, but kv_cache.memory holds {}", counted(needed, "KV block"),
                      limits.block_size, limits.num_blocks);
 }
 
@@ -120,7 +120,7 @@ Replacement Engine::made(const MakeReplacement& make, const StepUse& use) const 
   const std::uint64_t generation = generation_;
   Replacement next = make(use);
   if (generation == generation_) return next;
-  fail(ErrorCode::kConflict, "a part failed meanwhile, and the one before it came back; ask again");
+  fail(ErrorCode::kConflict, "a part failed meanwhile, and its predecessor was restored; ask again");
 }
 
 // Throws what `make` and the exchange throw; the previous parts continue then.
@@ -257,15 +257,15 @@ void Engine::check_replacement(const Replacement& next) const {
     const std::optional<std::string> why = misfit(*sequence, next.limits);
     if (!why) continue;
     fail(ErrorCode::kConflict,
-         "request {}, which has not ended, could not go on: {}; wait for its end, or keep the sizes larger",
+         "request {}, which has not ended, could not continue: {}; wait for its end, or choose larger sizes",
          sequence->owner->id, *why);
   }
   const EngineLimits& now = setup_->limits;
   if (hooks_.kv_observer == nullptr) return;
   if (next.limits.num_blocks == now.num_blocks && next.limits.block_size == now.block_size) return;
   fail(ErrorCode::kConflict,
-       "KV events are published for {} blocks of {} tokens, and there would be {} of {}; keep block_size and "
-       "kv_cache.memory, or start the server anew",
+       "KV events are published for {} blocks of {} tokens, but there would be {} of {}; keep block_size and "
+       "kv_cache.memory, or restart the server",
        now.num_blocks, now.block_size, next.limits.num_blocks, next.limits.block_size);
 }
 
@@ -303,7 +303,7 @@ void Engine::resume(const std::vector<ShardParts>& before) {
     setup_->execution->replace(before, ++generation_);
   } catch (const std::exception& exception) {
     before.front().model.health->fail(
-        fmt::format("the parts of before could not be restored behind a swap that failed: {}", exception.what()));
+        fmt::format("the previous parts could not be restored after a failed swap: {}", exception.what()));
   }
 }
 

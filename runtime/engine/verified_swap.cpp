@@ -15,9 +15,9 @@ std::string text_of(const SwapDifference& where) {
   std::string place = fmt::format("step {}", where.step);
   if (where.request) place += fmt::format(", request {}", *where.request);
   if (where.request && where.choice > 0) place += fmt::format(" choice {}", where.choice);
-  return fmt::format("{} does not take its place: {}, {}; {} of {} before it equal, and the parts that served go on",
-                     where.part, place, describe(where.difference), where.num_equal_steps,
-                     counted(where.verify_steps, "step"));
+  return fmt::format(
+      "{} does not replace it: {}, {}; {} of {} before it were equal, and the previous parts continue to serve",
+      where.part, place, describe(where.difference), where.num_equal_steps, counted(where.verify_steps, "step"));
 }
 
 // Appends "NAME 1 (would be 2)" to `differing` if both values differ.
@@ -47,8 +47,8 @@ void check_same_sizes(const EngineLimits& serving, const EngineLimits& candidate
   compare("batch_expansion", serving.batch_expansion, candidate.batch_expansion, differing);
   if (differing.empty()) return;
   fail(ErrorCode::kConflict,
-       "verify_steps compares parts at the sizes that serve, but {}; change the sizes first, in a swap without "
-       "verify_steps and with the parts that serve, then the part",
+       "verify_steps compares parts at the current sizes, but {}; first change only the sizes, in a swap without "
+       "verify_steps, then the part",
        fmt::join(differing, ", "));
 }
 
@@ -64,8 +64,8 @@ VerifiedSwap::VerifiedSwap(std::shared_ptr<SwapOrder> order, Replacement candida
   if (now.model.self != parts.model.self || now.attention.self != parts.attention.self) {
     if (serving.limits.max_batch_seqs() != candidate_.limits.max_batch_seqs()) {
       fail(ErrorCode::kConflict,
-           "verify_steps compares an attention or a model at the sizes that serve, but the proposers would give steps "
-           "other ones; swap the proposers first, then the others");
+           "verify_steps compares an attention or a model at the current sizes, but the new proposers would change the "
+           "sizes of steps; swap the proposers first, then the other parts");
     }
     side_run_ = std::make_unique<SideRun>(now, parts, candidate_.limits, generation);
   }
@@ -77,8 +77,9 @@ VerifiedSwap::VerifiedSwap(std::shared_ptr<SwapOrder> order, Replacement candida
         parts.proposers, candidate_.limits, context.vocab_size, context.messages, context.hooks.clock));
   }
   if (side_run_ || planner_ || drafting_) return;
-  fail(ErrorCode::kConflict,
-       "verify_steps: no attention, model, scheduler or proposer comes that could be compared; swap without it");
+  fail(
+      ErrorCode::kConflict,
+      "verify_steps: the swap brings no attention, model, scheduler or proposer to compare; swap without verify_steps");
 }
 
 void VerifiedSwap::added(const std::shared_ptr<const Sequence>& sequence) {
@@ -162,8 +163,8 @@ std::string VerifiedSwap::progress() const {
 
 void VerifiedSwap::refuse(ErrorCode code, const std::string& why) {
   if (is_over()) return;
-  refusal_ =
-      std::make_exception_ptr(Error(fmt::format("{}; {}, and the parts that served go on", why, progress()), code));
+  refusal_ = std::make_exception_ptr(
+      Error(fmt::format("{}; {}, and the previous parts continue to serve", why, progress()), code));
 }
 
 VerifiedSwap::Verified VerifiedSwap::take() {

@@ -121,7 +121,7 @@ void ModelStack::open_model() {
   model_->vocab_hash = vocabulary_hash(tokenizer());
   require_numerics(parts_.device, parts_.model.name, dims.dtype);
   if (const double weights = gib(weight_bytes()), memory = gib(device_memory(parts_.device)); weights > memory) {
-    fail("{}: its weights take {:.1f} GiB in {}, and {} has {:.1f} GiB of memory; take a smaller model or more memory",
+    fail("{}: its weights take {:.1f} GiB in {}, and {} has {:.1f} GiB of memory; use a smaller model or more memory",
          checkpoint().folder().string(), weights, weight_format(dims), parts_.device.name, memory);
   }
 }
@@ -159,7 +159,7 @@ void ModelStack::open_attention() {
   attention_ = std::make_shared<PartInstance>(*attention_choice_.component, attention_choice_.options, context);
   finish_parts();
   if ((attention_->component().capabilities & MORTISE_CAP_EXACT) == 0) {
-    fail("{}: is not exact (its rows may depend on their batch), so it cannot be part of a pipeline",
+    fail("{}: is not exact (a row's result may depend on its batch), so it cannot be part of a pipeline",
          parts_.attention.name);
   }
 
@@ -189,8 +189,8 @@ void ModelStack::check_windows(const Component& attention) const {
   const auto count = std::ranges::count_if(windows, [](std::int32_t window) { return window != 0; });
   if (count == 0) return;
   fail(
-      "{}: has no sliding windows (MORTISE_CAP_SLIDING_WINDOW), and {} has them in {} of its {} layers; take an "
-      "attention that has them, such as paged",
+      "{}: has no sliding windows (MORTISE_CAP_SLIDING_WINDOW), but {} needs them in {} of its {} layers; use an "
+      "attention that supports them, such as paged",
       parts_.attention.name, parts_.model.name, count, dims().num_layers);
 }
 
@@ -255,8 +255,8 @@ const mortise_weight_cache_table* ModelStack::open_weight_cache() {
   const std::optional<std::string> identity = checkpoint().identity();
   if (!identity) {
     spdlog::warn(
-        "{}: {} keeps no packed weights of it at this start: its weights are in no file, or one was changed less "
-        "than a tenth of a second before, so that the next change could not be told; a later start keeps them",
+        "{}: {} keeps no packed weights of it at this start: its weights are not in files, or a file was changed less "
+        "than a tenth of a second ago, so that the next change might go unnoticed; a later start keeps them",
         checkpoint().folder().string(), parts_.device.name);
     return nullptr;
   }
@@ -338,7 +338,7 @@ const char* numerics_id_of(const DevicePart& device, std::int32_t dtype) {
 void require_numerics(const DevicePart& device, const std::string& model, std::int32_t dtype) {
   if (numerics_id_of(device, dtype) != nullptr) return;
   const bool rounds = numerics_id_of(device, MORTISE_BF16) != nullptr;
-  fail("{}: computes in {}, which {} cannot{}", model, dtype_name(dtype), device.name,
+  fail("{}: computes in {}, which {} does not support{}", model, dtype_name(dtype), device.name,
        rounds ? "; with its option dtype = \"bf16\" it rounds its weights and computes in bf16" : "");
 }
 

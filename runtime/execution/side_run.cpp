@@ -69,7 +69,7 @@ bool SideRun::compare_rows(const mortise_batch& batch, std::int64_t first, const
   if (serving.dtype != candidate.dtype || serving.shape[1] != candidate.shape[1]) {
     difference_ =
         Difference{.what = "a step",
-                   .failure = fmt::format("{}: {} columns of type {}, and {} of {} are needed", what,
+                   .failure = fmt::format("{}: {} columns of type {}, but {} of {} are needed", what,
                                           candidate.shape[1], candidate.dtype, serving.shape[1], serving.dtype)};
     return false;
   }

@@ -17,7 +17,8 @@ LineStore::LineStore() {
   std::string path = folder_ + "/mortise-XXXXXX";
   fd_ = ::mkostemp(path.data(), O_CLOEXEC);
   if (fd_ < 0) {
-    fail("{}: no file for results can be made there ({}); set TMPDIR to another folder", folder_, std::strerror(errno));
+    fail("{}: a file for results cannot be made there ({}); set TMPDIR to another folder", folder_,
+         std::strerror(errno));
   }
   ::unlink(path.c_str());
 }
@@ -32,7 +33,7 @@ void LineStore::add(std::string_view text) {
     const ssize_t written = ::pwrite(fd_, text.data(), text.size(), static_cast<off_t>(end));
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) {
-      fail("{}: results cannot be kept there ({}); set TMPDIR to another folder", folder_, std::strerror(errno));
+      fail("{}: results cannot be stored there ({}); set TMPDIR to another folder", folder_, std::strerror(errno));
     }
     end += static_cast<std::uint64_t>(written);
     text.remove_prefix(static_cast<std::size_t>(written));
@@ -47,7 +48,7 @@ std::string LineStore::read(std::size_t number) const {
   while (done < text.size()) {
     const ssize_t got = ::pread(fd_, text.data() + done, text.size() - done, static_cast<off_t>(begin + done));
     if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) fail("{}: results that were kept there cannot be read ({})", folder_, std::strerror(errno));
+    if (got <= 0) fail("{}: stored results cannot be read ({})", folder_, std::strerror(errno));
     done += static_cast<std::size_t>(got);
   }
   return text;

@@ -106,7 +106,7 @@ class Run {
       if (reads && read_line()) continue;
       if (input_ended_ && open_.empty()) return true;
       if (const auto number = lost_.first()) {
-        fail(ErrorCode::kInternal, "line {}: its answer could not be made", *number);
+        fail(ErrorCode::kInternal, "line {}: its answer could not be produced", *number);
       }
       board_->wait(reads ? in_.fd() : -1);
     }

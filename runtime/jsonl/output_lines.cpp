@@ -40,8 +40,7 @@ OutputLines::OutputLines(const std::string& path) : name_(path == "-" ? "standar
   if (!regular_) return;
   if (::flock(fd_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     ::close(fd_);
-    fail("{}: this file is being written already, by another run (wait for its end) or by this one (give another file)",
-         name_);
+    fail("{}: another run is already writing this file (wait for its end), or this run is (give another file)", name_);
   }
   if (status.st_size > 0) existing_ = std::make_unique<InputLines>(path, kMaxOutputLineBytes);
 }

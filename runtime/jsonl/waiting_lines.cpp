@@ -45,8 +45,8 @@ bool write_all(int fd, std::string_view text, std::uint64_t at) {
 
 [[noreturn]] void fail_foreign(const std::string& path) {
   fail(
-      "{}: is in the way: a run keeps results there that wait for earlier lines, and this file is something else; move "
-      "it or give another -o",
+      "{}: a run stores results there that wait for earlier lines, but another kind of file is there; move it or give "
+      "another -o",
       path);
 }
 

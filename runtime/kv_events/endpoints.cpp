@@ -38,8 +38,8 @@ std::string endpoint_of_model(const std::string& endpoint, std::size_t index, st
   if (!tcp) return endpoint;
   const std::size_t port = static_cast<std::size_t>(tcp->port) + index * step;
   if (port > 65535) {
-    fail("{}: model {} would publish its KV events at port {}, and the last is 65535; give a smaller port", endpoint,
-         index + 1, port);
+    fail("{}: model {} would publish its KV events at port {}, but the last port is 65535; give a smaller port",
+         endpoint, index + 1, port);
   }
   return fmt::format("{}{}", tcp->address, port);
 }

@@ -44,7 +44,7 @@ void PublishSocket::open(const std::string& endpoint) {
 }
 
 void PublishSocket::send(std::uint64_t seq, const Payload& payload) {
-  if (*queued_bytes_ > std::max(kMaxQueuedBytes, 4 * largest_)) reopen("readers that take nothing fill its memory");
+  if (*queued_bytes_ > std::max(kMaxQueuedBytes, 4 * largest_)) reopen("readers that do not read fill its memory");
   largest_ = std::max(largest_, payload->size());
   *queued_bytes_ += payload->size();
   const Payload counted(payload.get(),

@@ -131,8 +131,8 @@ void KvEventPublisher::Publishing::run() {
     }
   } catch (const std::exception& error) {
     // The server goes on without events, which are only hints for routers.
-    spdlog::error("KV events at {} end here: {}; routers see this server's cache as it was", options.endpoint,
-                  error.what());
+    spdlog::error("KV events at {} end here: {}; routers keep an outdated view of this server's cache",
+                  options.endpoint, error.what());
   }
 }
 

@@ -38,7 +38,7 @@ std::optional<ReplaySocket::Request> ReplaySocket::receive() {
     return std::nullopt;
   }
   if (!may_answer(frames[0])) {
-    spdlog::debug("{}: a replay request was ignored: an earlier answer waits to be read", endpoint_);
+    spdlog::debug("{}: a replay request was ignored: an earlier answer has not been read yet", endpoint_);
     return std::nullopt;
   }
   return Request{frames[0], read_seq(frames[2])};

@@ -104,7 +104,7 @@ CallResult refused_call(const PartHealth& health) {
 
 void fail_part(const std::string& part, PartHealth& health, const char* function, const mortise_error& error) {
   const std::string reason = PartError(part, function, MORTISE_INTERNAL, error).what();
-  if (health.fail(reason)) spdlog::error("{}; the instance is not called again", reason);
+  if (health.fail(reason)) spdlog::error("{}; the instance will not be called again", reason);
 }
 
 }  // namespace mortise

@@ -146,12 +146,13 @@ void PluginCatalog::fail_unknown(std::string_view name, const Found& found) cons
   const std::vector<std::string> names(known.begin(), known.end());
   const std::string looked = joined(folders_);
   if (names.empty()) {
-    fail("unknown plugin '{}': there is no plugin in {}; set MORTISE_PLUGIN_PATH to where they are", name, looked);
+    fail("unknown plugin '{}': there is no plugin in {}; set MORTISE_PLUGIN_PATH to the folder that has plugins", name,
+         looked);
   }
   const std::string suggestion = did_you_mean(name, names);
   if (!suggestion.empty()) fail("unknown plugin '{}'{} in {}: {}", name, suggestion, looked, join_names(names));
-  fail("unknown plugin '{}'; in {}: {}; it was not built, or MORTISE_PLUGIN_PATH has to name its folder", name, looked,
-       join_names(names));
+  fail("unknown plugin '{}'; in {}: {}; it was not built, or MORTISE_PLUGIN_PATH does not name its folder", name,
+       looked, join_names(names));
 }
 
 }  // namespace mortise

@@ -139,7 +139,7 @@ OptionsSchema read_schema(const mortise_component& component, const std::string&
 Component check_component(const mortise_component* abi, std::int32_t index, const std::filesystem::path& file) {
   if (abi == nullptr) fail("component {} is NULL", index);
   if (abi->struct_size < MORTISE_SIZE_0_5(mortise_component)) {
-    fail("component {} has a struct_size of {}, at least {} is needed; set it to sizeof(mortise_component)", index,
+    fail("component {} has a struct_size of {}, but at least {} is needed; set it to sizeof(mortise_component)", index,
          abi->struct_size, static_cast<std::size_t>(MORTISE_SIZE_0_5(mortise_component)));
   }
   const auto kind = static_cast<PartKind>(abi->kind);
@@ -147,7 +147,7 @@ Component check_component(const mortise_component* abi, std::int32_t index, cons
   if (abi->name == nullptr) fail("component {} ({}) has no name", index, kind_name(kind));
   const std::string name = plugin_text(abi->name, 64);
   const std::string label = fmt::format("{} '{}'", kind_name(kind), name);
-  if (!valid_name(name)) fail("{}: a name is lower-case letters, digits and '_', and begins with a letter", label);
+  if (!valid_name(name)) fail("{}: a name has lower-case letters, digits and '_', and begins with a letter", label);
   if (abi->summary == nullptr || *abi->summary == '\0') fail("{} has no summary; describe it in one line", label);
   if (abi->supports == nullptr || abi->create == nullptr || abi->destroy == nullptr) {
     fail("{} lacks supports, create or destroy", label);
@@ -225,26 +225,27 @@ std::vector<Component> check_module(const mortise_module* module, const std::fil
   }
   if (module->abi_minor < MORTISE_ABI_OLDEST_MINOR) {
     fail(
-        "is built for plugin ABI {0}.{1}, this mortise takes {0}.{2} to {0}.{3}; rebuild it with this release's "
+        "is built for plugin ABI {0}.{1}, but this mortise accepts {0}.{2} to {0}.{3}; rebuild it with this release's "
         "plugin_api",
         MORTISE_ABI_MAJOR, module->abi_minor, MORTISE_ABI_OLDEST_MINOR, MORTISE_ABI_MINOR);
   }
   if (module->abi_minor > MORTISE_ABI_MINOR) {
     fail(
-        "is built for plugin ABI {0}.{1}, this mortise takes {0}.{2} to {0}.{3}; install a newer mortise, or rebuild "
+        "is built for plugin ABI {0}.{1}, but this mortise accepts {0}.{2} to {0}.{3}; install a newer mortise, or "
+        "rebuild "
         "the "
         "plugin with this release's plugin_api",
         MORTISE_ABI_MAJOR, module->abi_minor, MORTISE_ABI_OLDEST_MINOR, MORTISE_ABI_MINOR);
   }
   if (module->struct_size < MORTISE_SIZE_0_5(mortise_module)) {
-    fail("describes a module of {} bytes, at least {} are needed; set struct_size to sizeof(mortise_module)",
+    fail("describes a module of {} bytes, but at least {} are needed; set struct_size to sizeof(mortise_module)",
          module->struct_size, static_cast<std::size_t>(MORTISE_SIZE_0_5(mortise_module)));
   }
   if (module->id == nullptr || module->vendor == nullptr || module->version == nullptr || module->license == nullptr) {
     fail("describes a module without id, vendor, version or license");
   }
   if (module->num_components < 1 || module->num_components > kMaxComponents || module->components == nullptr) {
-    fail("describes a module with {} components; 1 to {} are possible", module->num_components, kMaxComponents);
+    fail("describes a module with {} components; 1 to {} are allowed", module->num_components, kMaxComponents);
   }
   std::vector<Component> components;
   for (std::int32_t i = 0; i < module->num_components; ++i) {

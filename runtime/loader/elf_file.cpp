@@ -50,7 +50,7 @@ ElfExports read_elf_exports(std::span<const char> file) {
       const unsigned binding = ELF64_ST_BIND(symbol.st_info);
       if (symbol.st_shndx == SHN_UNDEF || binding == STB_LOCAL) continue;
       if (exports.symbols.size() == kMaxExports) {
-        fail("exports more than {} symbols, and a plugin exports one; name another file", kMaxExports);
+        fail("exports more than {} symbols, but a plugin exports one; name another file", kMaxExports);
       }
       exports.symbols.emplace_back(name_at(names, symbol.st_name));
       if (binding == STB_GNU_UNIQUE) exports.unique.push_back(exports.symbols.back());

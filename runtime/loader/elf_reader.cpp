@@ -49,7 +49,7 @@ const char* type_name(std::uint16_t type) {
 
 Elf64_Ehdr ElfReader::header() const {
   if (file_.size() < EI_NIDENT || bytes(0, SELFMAG, "magic") != std::string_view(ELFMAG, SELFMAG)) {
-    fail("is no ELF file; a plugin is a shared object that mortise_add_plugin() built");
+    fail("is not an ELF file; a plugin is a shared object that mortise_add_plugin() built");
   }
   const char elf_class = bytes(EI_CLASS, 1, "header")[0];
   if (elf_class == ELFCLASS32) fail("is a 32-bit ELF file; build it for this machine ({})", machine_name(kMachine));
@@ -59,7 +59,7 @@ Elf64_Ehdr ElfReader::header() const {
   }
   const Elf64_Ehdr header = table<Elf64_Ehdr>(0, 1, "header")[0];
   if (header.e_machine != kMachine) {
-    fail("is built for {}, this machine is {}; build it for this machine", machine_name(header.e_machine),
+    fail("is built for {}, but this machine is {}; build it for this machine", machine_name(header.e_machine),
          machine_name(kMachine));
   }
   if (header.e_type != ET_DYN) fail("is {}, not a shared object; link it with -shared", type_name(header.e_type));

@@ -80,7 +80,7 @@ class Constants {
  private:
   void add_relocations(const Elf64_Shdr& section) {
     const std::uint64_t count = section.sh_size / sizeof(Elf64_Rela);
-    if (count > relocations_left_) fail("has more than {} relocations; it is no plugin", kMostRelocations);
+    if (count > relocations_left_) fail("has more than {} relocations; it is not a plugin", kMostRelocations);
     relocations_left_ -= count;
     for (const auto& entry : reader_.table<Elf64_Rela>(section.sh_offset, count, "table of relocations")) {
       if (ELF64_R_TYPE(entry.r_info) == kRelative) {

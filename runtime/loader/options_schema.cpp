@@ -126,10 +126,11 @@ std::vector<Json> few_values(const Json& property) {
 void check_shape(const Json& schema) {
   if (!schema.is_object()) fail("is not a JSON object");
   if (schema.value("type", Json()) != "object") fail("does not have \"type\": \"object\"");
-  if (uses_ref(schema)) fail("uses \"$ref\", which mortise does not take");
-  if (schema.contains("properties") && !schema["properties"].is_object()) fail("has \"properties\" that are no object");
+  if (uses_ref(schema)) fail("uses \"$ref\", which mortise does not support");
+  if (schema.contains("properties") && !schema["properties"].is_object())
+    fail("has \"properties\" that are not an object");
   const Json required = schema.value("required", Json::array());
-  if (!required.is_array()) fail("has a \"required\" that is no array");
+  if (!required.is_array()) fail("has a \"required\" that is not an array");
   for (const auto& name : required) {
     if (!name.is_string() || !schema.value("properties", Json::object()).contains(name.get<std::string>())) {
       fail("requires {}, which is not among its properties", name.dump());
@@ -153,7 +154,7 @@ OptionsSchema::OptionsSchema(std::string_view text) try {
   const auto properties = ordered.value("properties", nlohmann::ordered_json::object());
   for (const auto& [name, unused] : properties.items()) {
     const Json& property = schema["properties"][name];
-    if (!property.is_object()) fail("property '{}' is no object", name);
+    if (!property.is_object()) fail("property '{}' is not an object", name);
     Option option;
     option.name = name;
     option.required = std::find(required.begin(), required.end(), name) != required.end();
@@ -168,7 +169,7 @@ OptionsSchema::OptionsSchema(std::string_view text) try {
     option.has_pattern = property.dump().find("\"pattern\"") != std::string::npos;
     auto& validator = compiled->properties[name] = compile(property);
     if (property.contains("default") && !accepts(*validator, property["default"])) {
-      fail("property '{}' has the default {}, which it does not accept itself", name, property["default"].dump());
+      fail("property '{}' has the default {}, which the schema itself refuses", name, property["default"].dump());
     }
     options_.push_back(std::move(option));
   }
@@ -200,7 +201,7 @@ nlohmann::json OptionsSchema::complete(nlohmann::json given, std::string_view ow
       if (option.required) fail("{} needs the option '{}' ({}): {}", owner, option.name, option.title, option.expected);
       given[option.name] = option.default_value;
     } else if (option.has_pattern && value->dump().size() > kMaxMatchedBytes) {
-      fail("option '{}' of {} is {}; it has a pattern, so at most {} bytes are taken", option.name, owner,
+      fail("option '{}' of {} is {}; it has a pattern, so at most {} bytes are allowed", option.name, owner,
            show_value(*value), kMaxMatchedBytes);
     } else if (!accepts(*compiled_->properties.at(option.name), *value)) {
       fail("option '{}' of {} is {}; expected {} ({})", option.name, owner, show_value(*value), option.expected,

@@ -88,8 +88,7 @@ void PartInstance::resize(const mortise_activate_args& now, const mortise_activa
     try {
       activate(before);
     } catch (const Error& error) {
-      health_->fail(
-          fmt::format("{}; and it could not go back to the sizes of before: {}", refusal.what(), error.what()));
+      health_->fail(fmt::format("{}; and it could not return to its previous sizes: {}", refusal.what(), error.what()));
     }
     throw;
   }

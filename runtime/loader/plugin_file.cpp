@@ -42,7 +42,7 @@ void check_pin(std::span<const char> bytes, std::string_view pinned) {
   SHA256(reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(), digest.data());
   const std::string sha256 = fmt::format("{:02x}", fmt::join(digest, ""));
   if (sha256 == pinned) return;
-  fail("has the SHA-256 {}, not the pinned {}; take the pinned file, or pin this one if you trust it", sha256, pinned);
+  fail("has the SHA-256 {}, not the pinned {}; use the pinned file, or pin this one if you trust it", sha256, pinned);
 }
 
 // Requires exactly one exported symbol. Another exported symbol could be taken by, or from, another plugin. A unique
@@ -65,10 +65,12 @@ void check_exports(const ElfExports& exports) {
   }
   for (const auto& symbol : others) {
     if (has_entry || !symbol.starts_with(kEntryPrefix)) continue;
-    fail("is built for plugin ABI major {}, this mortise takes major {}; rebuild it with this release's plugin_api",
-         symbol.substr(kEntryPrefix.size()), MORTISE_ABI_MAJOR);
+    fail(
+        "is built for plugin ABI major {}, but this mortise accepts major {}; rebuild it with this release's "
+        "plugin_api",
+        symbol.substr(kEntryPrefix.size()), MORTISE_ABI_MAJOR);
   }
-  if (!has_entry) fail("is no mortise plugin: it does not export {}", MORTISE_PLUGIN_ENTRY_NAME);
+  if (!has_entry) fail("is not a mortise plugin: it does not export {}", MORTISE_PLUGIN_ENTRY_NAME);
   if (!others.empty()) {
     const std::size_t total = others.size();
     others.resize(std::min<std::size_t>(total, 3));
@@ -176,7 +178,7 @@ std::vector<char> read_plugin_bytes(const fs::path& path) {
   std::error_code error;
   const auto status = fs::status(path, error);
   if (status.type() == fs::file_type::none) {
-    fail("cannot be looked at: {}; check its permissions and links", error.message());
+    fail("cannot be examined: {}; check its permissions and links", error.message());
   }
   if (!fs::exists(status)) fail("no such file");
   if (fs::is_directory(status)) fail("is a folder; name the plugin file in it");
@@ -208,7 +210,7 @@ const PluginFile& load_plugin_file(const fs::path& path, const fs::path& bytes) 
 const PluginFile& load_pinned_plugin_file(const fs::path& path, std::string_view sha256) {
   try {
     if (sha256.size() != 64 || sha256.find_first_not_of("0123456789abcdef") != std::string_view::npos) {
-      fail("is pinned by \"{}\", which is no SHA-256; give the 64 digits that `sha256sum FILE` prints", sha256);
+      fail("is pinned by \"{}\", which is not a SHA-256; give the 64 digits that `sha256sum FILE` prints", sha256);
     }
     return load(path, path, sha256);
   } catch (const Error& error) {

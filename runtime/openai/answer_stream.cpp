@@ -54,7 +54,7 @@ AnswerStream::AnswerStream(Engine& engine, Work work, StreamOrigin origin, std::
   }
   if (progress_.empty()) progress_.resize(num_choices);
   if (progress_.size() != num_choices) {
-    fail("Last-Event-ID is of a stream of {} choices; this body asks for {}", progress_.size(), num_choices);
+    fail("Last-Event-ID belongs to a stream of {} choices, but this body asks for {}", progress_.size(), num_choices);
   }
   for (Prompt& prompt : prompts_) {
     for (Choice& choice : prompt.choices) {
@@ -192,7 +192,7 @@ void AnswerStream::end_early(const Delta& delta, std::string& events) {
   if (is_cut_ && work_.stream.event_ids) {
     // A comment, which no client takes for an event. (An error event would end clients that resume after a broken
     // connection.)
-    events += ": the server ends before this answer does; send the body again with Last-Event-ID\n\n";
+    events += ": the server ends before this answer; send the body again with Last-Event-ID\n\n";
   } else if (aborted) {
     add_error(Error("the server ended before the answer did", ErrorCode::kUnavailable), events);
   } else {

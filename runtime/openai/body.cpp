@@ -58,7 +58,7 @@ const nlohmann::json* find_structured_choice(const nlohmann::json& json) {
   const Body fields(json, "structured_outputs");
   for (const char* name : {"json", "regex", "grammar", "json_object", "structural_tag"}) {
     const nlohmann::json* value = fields.find(name);
-    if (value != nullptr && *value != false) fail("structured_outputs: '{}' is not supported; 'choice' is", name);
+    if (value != nullptr && *value != false) fail("structured_outputs: '{}' is not supported; use 'choice'", name);
   }
   return fields.find("choice");
 }
@@ -68,8 +68,7 @@ void check_response_format(const Body& body) {
   const nlohmann::json* format = body.find("response_format");
   if (format == nullptr) return;
   const std::string type = Body(*format, "response_format").string("type").value_or("text");
-  if (type != "text")
-    fail("response_format: type '{}' is not supported; 'text' is, and so is the field 'choices'", type);
+  if (type != "text") fail("response_format: type '{}' is not supported; use 'text', or the field 'choices'", type);
 }
 
 std::uint64_t read_seed(const nlohmann::json& json) {
@@ -111,7 +110,7 @@ std::vector<GuidedChoice> read_choices(const Body& body) {
   std::vector<GuidedChoice> choices;
   for (const auto& [name, value] : fields) {
     if (value == nullptr) continue;
-    if (found != nullptr) fail("{} and {} say the same thing; give one of them", found, name);
+    if (found != nullptr) fail("{} and {} mean the same; give only one of them", found, name);
     found = name;
     choices = read_guided_choices(*value, name);
   }
@@ -219,7 +218,7 @@ void check_role(const std::optional<std::string>& role) {
 
 void check_count(std::size_t count, const std::string& of_what) {
   if (count <= kMaxChoicesOfABody) return;
-  fail("the body asks for {} {}; at most {} are taken: send several bodies", count, of_what, kMaxChoicesOfABody);
+  fail("the body asks for {} {}; at most {} are allowed: send several bodies", count, of_what, kMaxChoicesOfABody);
 }
 
 void check_amount(std::size_t num_prompts, const SamplingParams& params) {
@@ -232,7 +231,7 @@ void check_amount(std::size_t num_prompts, const SamplingParams& params) {
   if (num_prompts * bytes > kMaxCopiedBytes) {
     fail(
         "the body has {} prompts and {} bytes of stop, choices and logit_bias, which each prompt gets a copy of; at "
-        "most {} bytes in all are taken: send several bodies",
+        "most {} bytes in all are allowed: send several bodies",
         num_prompts, bytes, kMaxCopiedBytes);
   }
 }
@@ -262,7 +261,7 @@ void check_logprobs(std::size_t num_choices, std::size_t num_tokens, std::int32_
   if (num_choices * num_tokens * static_cast<std::size_t>(num_alternatives + 1) <= kMaxLogprobs) return;
   fail(
       "the body asks for log probabilities of {} tokens in each of {} choices, with {} alternatives; at most {} values "
-      "are taken: lower max_tokens, n or the alternatives, or send several bodies",
+      "are allowed: lower max_tokens, n or the alternatives, or send several bodies",
       num_tokens, num_choices, num_alternatives, kMaxLogprobs);
 }
 

@@ -90,7 +90,7 @@ ChatInput read_chat_input(const Body& body) {
     if (!variables->is_object())
       fail_type("chat_template_kwargs", "an object of variables for the template", *variables);
     for (const char* name : {"messages", "tools", "add_generation_prompt", "continue_final_message"}) {
-      if (variables->contains(name)) fail("chat_template_kwargs: {} is a field of the body; give it there", name);
+      if (variables->contains(name)) fail("chat_template_kwargs: {} is a field of the body; set it there", name);
     }
     input.variables = *variables;
   }

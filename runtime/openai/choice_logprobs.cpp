@@ -30,8 +30,8 @@ void check_lists(std::size_t num_logprobs, const std::vector<Request>& requests,
   if (num_logprobs <= kMaxLogprobs) return;
   fail(
       "choice_logprobs: the log probabilities of {} choices behind each of {} prompts, for each of n = {} answers, are "
-      "more than the {} values that one body may ask for; lower n, send several bodies, or take /v1/score, which tells "
-      "them once",
+      "more than the {} values that one body may ask for; lower n, send several bodies, or use /v1/score, which "
+      "returns them once",
       requests.front().sampling.choices.size(), requests.size(), n, kMaxLogprobs);
 }
 

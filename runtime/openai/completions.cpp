@@ -32,7 +32,7 @@ std::vector<std::vector<std::int32_t>> read_prompts(const nlohmann::json& json, 
     return read_tokens(item, "prompt", tokenizer, add_special_tokens);
   };
   if (!json.is_array()) return {one(json)};
-  if (json.empty()) fail("prompt is an empty list; it must have text or token ids");
+  if (json.empty()) fail("prompt is an empty list; it must contain texts or token ids");
   if (json.front().is_number()) return {one(json)};
   std::vector<std::vector<std::int32_t>> prompts;
   for (const nlohmann::json& item : json) prompts.push_back(one(item));
@@ -238,7 +238,7 @@ Work Service::read_completion(const Body& body) const {
     }
   };
   work.chunks = [this, options, ranks]() -> std::unique_ptr<ChunkWriter> {
-    if (ranks) fail("best_of is more than n: which choices are the best is known at the end alone; leave out stream");
+    if (ranks) fail("best_of is more than n: which choices are the best is known only at the end; leave out stream");
     return std::make_unique<CompletionChunks>(tokenizer_, options);
   };
   return work;

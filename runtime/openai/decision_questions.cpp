@@ -22,7 +22,7 @@ std::string part_text(const Json& part, const char* name) {
   if (type == "input_text" || type == "output_text") return fields.string("text").value_or("");
   if (type == "refusal") return fields.string("refusal").value_or("");
   if (type == "input_json") return fields.require("data").dump(-1, ' ', false, Json::error_handler_t::replace);
-  fail("{}: a part of type {} is not served; input_text and input_json are", name, quote(type));
+  fail("{}: a part of type {} is not supported; use input_text or input_json", name, quote(type));
 }
 
 // Reads a text, or parts, which are joined.
@@ -53,7 +53,7 @@ DecisionOption read_option(const Json& json, const char* value_field, bool may_b
   const Json& value = Body(json, "the option").require(value_field);
   if (!value.is_string() && !(may_be_flag && value.is_boolean())) fail_type(value_field, "a text", value);
   const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
-  if (text.empty()) fail("{} is empty; name what the model may answer", value_field);
+  if (text.empty()) fail("{} is empty; list what the model may answer", value_field);
   return {value, text};
 }
 
@@ -68,7 +68,7 @@ std::string read_options(const Json& list, const char* name, const char* value_f
     lines += at_place(fmt::format("{}[{}]", name, i), [&] {
       DecisionOption option = read_option(list[i], value_field, question.type == DecisionQuestion::Type::kChoice);
       if (!texts.insert(option.text).second) {
-        fail("{} is there already; a model cannot tell values apart that are written alike", quote(option.text));
+        fail("{} is there already; the model could not tell two equal values apart", quote(option.text));
       }
       question.options.push_back(option);
       return option_line(option.text, Body(list[i]));
@@ -105,7 +105,7 @@ Json read_message(const Json& item) {
   const Body fields(item, "the item");
   const std::string type = fields.string("type").value_or("message");
   if (type != "message") {
-    fail("an item of type {} is not served; write what it says into a message", quote(type));
+    fail("an item of type {} is not supported; write its content into a message", quote(type));
   }
   check_role(fields.string("role"));
   return {{"role", item.at("role")}, {"content", read_text(fields.require("content"), "content")}};

@@ -44,7 +44,7 @@ void separate(std::vector<std::vector<std::int32_t>>& all, const Tokenizer& toke
   if (!end) {
     fail(
         "questions[{}]: one of the values begins another, and the tokenizer has no end token that could tell them "
-        "apart; word them so that none begins another",
+        "apart; reword them so that none begins another",
         question);
   }
   for (std::vector<std::int32_t>& tokens : all) tokens.push_back(*end);
@@ -162,7 +162,7 @@ Abort Service::decide(const nlohmann::json& json, const AnswerStamp& stamp, std:
     read_scheduling(body, request);
     num_tokens += request.prompt.size();
     if (num_tokens > kMaxLogprobs) {
-      fail("questions: the prompts of the first {} have {} tokens; at most {} are taken in one body: send several",
+      fail("questions: the prompts of the first {} have {} tokens; at most {} are allowed in one body: send several",
            i + 1, num_tokens, kMaxLogprobs);
     }
     engine_.check(request);

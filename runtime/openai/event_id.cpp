@@ -39,7 +39,7 @@ class Fields {
     return value;
   }
   [[noreturn]] static void malformed() {
-    fail("Last-Event-ID is not the id of an event of this server; repeat it as the event's id field had it");
+    fail("Last-Event-ID is not the id of an event of this server; repeat the value of the event's id field exactly");
   }
 
  private:

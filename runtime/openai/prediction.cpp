@@ -59,8 +59,10 @@ void read_prediction(const Body& body, const Tokenizer& tokenizer, std::span<Req
   const std::string type = require_string(fields, "prediction", "type");
   if (type != "content" && type != "tokens") fail("prediction.type is '{}'; it must be 'content' or 'tokens'", type);
   if (requests.size() > 1) {
-    fail("prediction: it is what one prompt's answer is expected to be, and prompt is a list of {}; send them apart",
-         requests.size());
+    fail(
+        "prediction: it is the expected answer to one prompt, but prompt is a list of {}; send each prompt in its own "
+        "body",
+        requests.size());
   }
   for (Request& request : requests) {
     request.prediction =
@@ -75,11 +77,11 @@ void read_resumed_tokens(const Body& body, bool resumes, std::span<Request> requ
   if (ids == nullptr) return;
   if (!resumes) {
     fail(
-        "resume_token_ids are the tokens of a broken stream: they need stream and the header Last-Event-ID; for what "
-        "an answer may be there is prediction");
+        "resume_token_ids are the tokens of a broken stream: they need stream and the header Last-Event-ID; use "
+        "prediction for an expected answer");
   }
   if (requests.size() > 1 || requests.front().sampling.n > 1) {
-    fail("resume_token_ids: it is one choice's tokens, and the body asks for several choices; leave it out");
+    fail("resume_token_ids: it holds the tokens of one choice, but the body asks for several choices; leave it out");
   }
   requests.front().prediction = read_token_ids(*ids, "resume_token_ids");
   requests.front().resumed = true;

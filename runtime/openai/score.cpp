@@ -36,7 +36,7 @@ std::shared_ptr<ScoreWork> read_work(const Body& body, const Tokenizer& tokenize
     work->completions.push_back(splitter.split(completion, fmt::format("completions[{}]", work->completions.size())));
     num_tokens += work->completions.back().completion.size();
     if (num_tokens <= kMaxLogprobs) continue;
-    fail("completions: the first {} of {} have {} tokens; at most {} are scored for one body: send several bodies",
+    fail("completions: the first {} of {} have {} tokens, but at most {} are scored for one body: send several bodies",
          work->completions.size(), completions.size(), num_tokens, kMaxLogprobs);
   }
   return work;

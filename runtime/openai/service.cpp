@@ -147,15 +147,15 @@ EventId resumed_from(const std::string& last_event_id, const StreamOrigin& here,
   EventId id = read_event_id(last_event_id);
   if (id.origin.fingerprint != here.fingerprint) {
     fail(ErrorCode::kConflict,
-         "the stream was begun by a pipeline with the fingerprint {}, this one has {}: its tokens may differ; send the "
-         "request anew, or to a replica of the same fingerprint",
+         "the stream was begun by a pipeline with the fingerprint {}, but this one has {}: its tokens may differ; send "
+         "the request again without Last-Event-ID, or to a replica with the same fingerprint",
          quote(id.origin.fingerprint), quote(here.fingerprint));
   }
   if (id.origin.prompts != here.prompts) {
-    fail("Last-Event-ID is of a stream with another prompt; repeat the body as it was, or leave out the header");
+    fail("Last-Event-ID belongs to a stream with another prompt; repeat the body exactly, or leave out the header");
   }
   if (seed && *seed != id.origin.seed) {
-    fail("seed is {}, but Last-Event-ID is of a stream with the seed {}; repeat the body as it was", *seed,
+    fail("seed is {}, but Last-Event-ID belongs to a stream with the seed {}; repeat the body exactly", *seed,
          id.origin.seed);
   }
   return id;

@@ -37,18 +37,19 @@ bool without_special_tokens(const Json& value, const Json& body) {
 }
 
 constexpr const char* kTools =
-    "is not served: this engine calls no tools; describe them in a message, or leave them out";
-constexpr const char* kGuide = "is not served; leave it out, or give all answers that may come as 'choices'";
+    "is not supported: this engine calls no tools; describe them in a message, or leave them out";
+constexpr const char* kGuide = "is not supported; leave it out, or list all possible answers in 'choices'";
 constexpr const char* kWords =
-    "is not served; ban single tokens with logit_bias, or end the answer before a text with stop";
-constexpr const char* kLogits = "is not served: no code of requests runs here; logit_bias and the penalties are served";
-constexpr const char* kTemplate = "is not served: chats are rendered by the pipeline's own template";
-constexpr const char* kAdapter = "is not served: a pipeline has no adapters; merge it into the checkpoint's weights";
+    "is not supported; ban single tokens with logit_bias, or end the answer before a text with stop";
+constexpr const char* kLogits = "is not supported: requests cannot bring code; use logit_bias and the penalties";
+constexpr const char* kTemplate = "is not supported: chats are rendered by the pipeline's own template";
+constexpr const char* kAdapter = "is not supported: a pipeline has no adapters; merge it into the checkpoint's weights";
 constexpr const char* kSampler =
-    "is not served; the samplers are temperature, top_k, top_p, min_p and the three penalties";
-constexpr const char* kTruncate = "is not served; cut the prompt before it is sent";
-constexpr const char* kStop = "is not served: the answer ends before its stop string; add it to the text";
-constexpr const char* kModality = "is not served: answers are text";
+    "is not supported; the samplers are temperature, top_k, top_p, min_p and the three penalties";
+constexpr const char* kTruncate = "is not supported; shorten the prompt before you send it";
+constexpr const char* kStop =
+    "is not supported: the answer ends before its stop string; add the stop string to the text";
+constexpr const char* kModality = "is not supported: answers are text";
 
 constexpr UnservedField kFields[] = {
     {"tools", kChat, when_empty, kTools},
@@ -58,8 +59,8 @@ constexpr UnservedField kFields[] = {
     {"web_search_options", kChat, never, kTools},
     {"modalities", kChat, when_text, kModality},
     {"audio", kChat, never, kModality},
-    {"echo", kChat, when_false, "is not served in chats; /v1/completions has it"},
-    {"best_of", kChat, when_1, "is not served in chats; take n and choose, or /v1/completions"},
+    {"echo", kChat, when_false, "is not supported in chats; use /v1/completions"},
+    {"best_of", kChat, when_1, "is not supported in chats; use n and choose, or /v1/completions"},
     {"chat_template", kChat, never, kTemplate},
     {"documents", kChat, when_empty, kTemplate},
     {"guided_json", kGenerating, never, kGuide},
@@ -77,20 +78,20 @@ constexpr UnservedField kFields[] = {
     {"logit_processors", kGenerating, when_empty, kLogits},
     {"custom_logit_processor", kGenerating, never, kLogits},
     {"prompt_logprobs", kGenerating, when_false,
-     "is not served; /v1/completions with echo and logprobs has them, and so has /v1/score"},
+     "is not supported; use /v1/completions with echo and logprobs, or /v1/score"},
     {"logprob_token_ids", kGenerating, when_empty,
-     "is not served; choice_logprobs and /v1/score give the log probabilities of given texts"},
-    {"use_beam_search", kGenerating, when_false, "is not served; /v1/completions has best_of"},
-    {"watermarking", kGenerating, when_false, "is not served"},
-    {"repetition_detection", kGenerating, never, "is not served; the penalties and stop are"},
-    {"thinking_token_budget", kGenerating, when_negative, "is not served; bound the answer with max_tokens"},
+     "is not supported; choice_logprobs and /v1/score give the log probabilities of given texts"},
+    {"use_beam_search", kGenerating, when_false, "is not supported; use best_of of /v1/completions"},
+    {"watermarking", kGenerating, when_false, "is not supported"},
+    {"repetition_detection", kGenerating, never, "is not supported; use the penalties and stop"},
+    {"thinking_token_budget", kGenerating, when_negative, "is not supported; limit the answer with max_tokens"},
     {"include_stop_str_in_output", kGenerating, when_false, kStop},
     {"no_stop_trim", kGenerating, when_false, kStop},  // SGLang's name for it, which vllm-router sends
-    {"return_hidden_states", kGenerating, when_false, "is not served"},
+    {"return_hidden_states", kGenerating, when_false, "is not supported"},
     {"spaces_between_special_tokens", kGenerating, without_special_tokens,
-     "is not served: the text has what the tokenizer writes"},
+     "is not supported: the text is what the tokenizer writes"},
     {"truncate_prompt_tokens", kGenerating | kScore, never, kTruncate},
-    {"prompt_embeds", kCompletions, never, "is not served; give the prompt as text or token ids"},
+    {"prompt_embeds", kCompletions, never, "is not supported; give the prompt as text or token ids"},
     {"lora", kGenerating, when_empty, kAdapter},
     {"lora_name", kGenerating, when_empty, kAdapter},
     {"lora_path", kGenerating, when_empty, kAdapter},

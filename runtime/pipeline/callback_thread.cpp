@@ -37,8 +37,8 @@ void CallbackThread::run(const std::string& callback, std::chrono::milliseconds 
   last_ = std::move(end);
   last_callback_ = callback;
   fail(ErrorCode::kInternal,
-       "{}: {} did not return within {} s and was abandoned; one call of a library function takes that long: simplify "
-       "the patterns that it gives to string.find, match, gmatch or gsub",
+       "{}: {} did not return within {} s and was abandoned; a single call of a library function took that long: "
+       "simplify the patterns that it gives to string.find, match, gmatch or gsub",
        script_, callback, static_cast<double>(max_wait.count()) / 1000);
 }
 

@@ -41,7 +41,7 @@ std::optional<std::size_t> index_at(lua_State* L, int index, const char* type) {
 nlohmann::json options_at_1(lua_State* L, const std::string& name) {
   if (lua_isnoneornil(L, 1)) return nlohmann::json::object();
   if (lua_type(L, 1) != LUA_TTABLE) {
-    fail("{} takes a table of options, {} {{ ... }}, not a {}", name, name, luaL_typename(L, 1));
+    fail("{} needs a table of options, {} {{ ... }}, not a {}", name, name, luaL_typename(L, 1));
   }
   nlohmann::json options;
   try {
@@ -49,7 +49,7 @@ nlohmann::json options_at_1(lua_State* L, const std::string& name) {
   } catch (const Error& error) {
     fail("a value given to {} {}", name, error.what());
   }
-  if (!options.is_object()) fail("{} takes options by name, {} {{ option = value }}, not a list", name, name);
+  if (!options.is_object()) fail("{} needs options by name, {} {{ option = value }}, not a list", name, name);
   return options;
 }
 
@@ -66,7 +66,7 @@ int construct_part(lua_State* L) {
     ScriptParts& parts = script_parts(L);
     const std::string where = script_location(L);
     const std::string name = lua_tostring(L, lua_upvalueindex(3));
-    if (!parts.loading) fail("{}: {} can be made while the script loads, not in a callback", where, name);
+    if (!parts.loading) fail("{}: {} can only be made while the script loads, not in a callback", where, name);
     nlohmann::json options;
     try {
       options = options_at_1(L, name);
@@ -119,14 +119,14 @@ WantedPlugin wanted_plugin_at_1(lua_State* L) {
     return {name, "", fmt::format("plugin(\"{}\")", name)};
   }
   constexpr const char* kForms = "plugin(\"./x.so\") { ... } or plugin { \"x\", sha256 = \"...\" } { ... }";
-  if (lua_type(L, 1) != LUA_TTABLE) fail("plugin takes the name of a file, {}", kForms);
+  if (lua_type(L, 1) != LUA_TTABLE) fail("plugin needs the name of a file, {}", kForms);
   const bool is_named = lua_rawgeti(L, 1, 1) == LUA_TSTRING;
   lua_pushliteral(L, "sha256");
   const bool is_pinned = lua_rawget(L, 1) == LUA_TSTRING;
   int num_keys = 0;
   for (lua_pushnil(L); lua_next(L, 1) != 0; lua_pop(L, 1)) ++num_keys;
   if (!is_named || !is_pinned || num_keys != 2) {
-    fail("plugin takes the name of a file, or a name and its sha256 and nothing else: {}", kForms);
+    fail("plugin needs the name of a file, or a name and its sha256 and nothing else: {}", kForms);
   }
   const std::string name = lua_tostring(L, -2);
   const std::string sha256 = lua_tostring(L, -1);
@@ -151,7 +151,7 @@ int plugin_from_file(lua_State* L) {
   return lua_barrier(L, [L] {
     ScriptParts& parts = script_parts(L);
     const std::string where = script_location(L);
-    if (!parts.loading) fail("{}: plugin can be called while the script loads, not in a callback", where);
+    if (!parts.loading) fail("{}: plugin can only be called while the script loads, not in a callback", where);
     LuaState::of(L).spend(kLookUpCost);
     try {
       const WantedPlugin wanted = wanted_plugin_at_1(L);
@@ -178,7 +178,7 @@ int find_global(lua_State* L) {
       push_constructor(L, parts, earlier->second, name, where);
       return 1;
     }
-    if (!parts.loading) fail("{}: unknown variable '{}'; a callback sees those of the script", where, name);
+    if (!parts.loading) fail("{}: unknown variable '{}'; a callback sees the variables of the script", where, name);
     LuaState::of(L).spend(kLookUpCost);
     try {
       const auto found = parts.catalog->find(name);
@@ -208,7 +208,7 @@ PartDescription read_alternative(lua_State* L, const ScriptParts& parts, std::si
 
 std::vector<PartDescription> read_alternatives(lua_State* L, const ScriptParts& parts) {
   if (lua_type(L, 1) != LUA_TTABLE)
-    fail("first_of takes a list of proposers, {}, not a {}", kForm, luaL_typename(L, 1));
+    fail("first_of needs a list of proposers, {}, not a {}", kForm, luaL_typename(L, 1));
   std::vector<PartDescription> proposers;
   const auto size = static_cast<std::size_t>(lua_rawlen(L, 1));
   for (std::size_t i = 1; i <= size && i <= kMaxAlternatives; ++i) {
@@ -218,7 +218,7 @@ std::vector<PartDescription> read_alternatives(lua_State* L, const ScriptParts& 
   }
   std::size_t num_keys = 0;
   for (lua_pushnil(L); lua_next(L, 1) != 0; lua_pop(L, 1)) ++num_keys;
-  if (num_keys > size) fail("first_of takes a list of proposers, {}, without names and gaps", kForm);
+  if (num_keys > size) fail("first_of needs a list of proposers, {}, without names and gaps", kForm);
   check_alternatives(size, proposers);
   return proposers;
 }
@@ -228,7 +228,7 @@ int construct_alternatives(lua_State* L) {
   return lua_barrier(L, [L] {
     ScriptParts& parts = script_parts(L);
     const std::string where = script_location(L);
-    if (!parts.loading) fail("{}: first_of can be called while the script loads, not in a callback", where);
+    if (!parts.loading) fail("{}: first_of can only be called while the script loads, not in a callback", where);
     if (parts.proposers.size() == kMaxParts) {
       fail("{}: the script calls first_of more than {} times; call it where it is used", where, kMaxParts);
     }
@@ -260,7 +260,7 @@ void check_keys(lua_State* L) {
   for (const auto& [key, kind] : kPartKeys) known.emplace_back(key);
   known.insert(known.end(), {"kv_cache", "speculation", "chat"});
   for (lua_pushnil(L); lua_next(L, 1) != 0; lua_pop(L, 1)) {
-    if (lua_type(L, -2) != LUA_TSTRING) fail("pipeline takes parts by name, device = cpu {{ }}, not a list");
+    if (lua_type(L, -2) != LUA_TSTRING) fail("pipeline needs parts by name, device = cpu {{ }}, not a list");
     const std::string key = lua_tostring(L, -2);
     if (std::find(known.begin(), known.end(), key) != known.end()) continue;
     fail("unknown key '{}' of pipeline{}; it has: {}", key, did_you_mean(key, known), join_names(known));
@@ -269,8 +269,8 @@ void check_keys(lua_State* L) {
 
 PartDescription read_part(lua_State* L, const ScriptParts& parts, const PartKey& key) {
   if (lua_getfield(L, 1, key.key) == LUA_TNIL) {
-    fail("pipeline has no {}; give it one, {} = <plugin> {{ ... }} (`mortise plugin list` shows which there are)",
-         key.key, key.key);
+    fail("pipeline has no {}; give it one, {} = <plugin> {{ ... }} (`mortise plugin list` shows all)", key.key,
+         key.key);
   }
   const auto index = index_at(L, -1, kPartType);
   if (!index) {
@@ -305,7 +305,7 @@ nlohmann::json read_table(lua_State* L, const char* key) {
 }
 
 PipelineDescription read_pipeline(lua_State* L, const ScriptParts& parts) {
-  if (lua_type(L, 1) != LUA_TTABLE) fail("pipeline takes a table, pipeline {{ device = ..., model = ... }}");
+  if (lua_type(L, 1) != LUA_TTABLE) fail("pipeline needs a table, pipeline {{ device = ..., model = ... }}");
   check_keys(L);
   PipelineDescription pipeline{};
   pipeline.plugin_folders = parts.catalog->folders();
@@ -324,7 +324,7 @@ int construct_pipeline(lua_State* L) {
     ScriptParts& parts = script_parts(L);
     const std::string where = script_location(L);
     if (parts.pipelines.size() == kMaxPipelines) fail("{}: more than {} pipelines; make fewer", where, kMaxPipelines);
-    if (!parts.loading) fail("{}: pipeline can be called while the script loads, not in a callback", where);
+    if (!parts.loading) fail("{}: pipeline can only be called while the script loads, not in a callback", where);
     PipelineDescription pipeline;
     try {
       pipeline = read_pipeline(L, parts);
@@ -366,11 +366,11 @@ void make_type(lua_State* L, const char* type) {
 
 void check_alternatives(std::size_t count, std::span<const PartDescription> proposers) {
   if (count == 0) fail("first_of has an empty list; give it proposers, {}", kForm);
-  if (count > kMaxAlternatives) fail("first_of has {} proposers; at most {} are taken", count, kMaxAlternatives);
+  if (count > kMaxAlternatives) fail("first_of has {} proposers; at most {} are allowed", count, kMaxAlternatives);
   for (std::size_t i = 0; i < proposers.size(); ++i) {
     for (std::size_t j = 0; j < i; ++j) {
       if (proposers[i].name != proposers[j].name) continue;
-      fail("first_of has '{}' twice; a request chooses a proposer by its name, so give each one once",
+      fail("first_of has '{}' twice; a request chooses a proposer by its name, so give each plugin once",
            proposers[i].name);
     }
   }
@@ -378,12 +378,12 @@ void check_alternatives(std::size_t count, std::span<const PartDescription> prop
 
 std::string why_absent(std::string_view name) {
   static constexpr std::pair<std::string_view, std::string_view> kReasons[] = {
-      {"require", "a pipeline script is one file and loads no modules; put what it needs into it"},
-      {"dofile", "a pipeline script is one file and runs no other; put what it needs into it"},
-      {"loadfile", "a pipeline script is one file and runs no other; put what it needs into it"},
+      {"require", "a pipeline script is one file and loads no modules; put everything that it needs into this file"},
+      {"dofile", "a pipeline script is one file and runs no other; put everything that it needs into this file"},
+      {"loadfile", "a pipeline script is one file and runs no other; put everything that it needs into this file"},
       {"package", "a pipeline script is one file and loads no modules"},
-      {"collectgarbage", "a script's memory is bounded, and freed, by the runtime"},
-      {"coroutine", "the limits on a script's instructions hold for one thread of it"},
+      {"collectgarbage", "the runtime limits and frees a script's memory"},
+      {"coroutine", "the limit on a script's instructions covers only one thread"},
       {"debug", "it could lift the limits on a script"}};
   for (const auto& [absent, reason] : kReasons) {
     if (name == absent) return fmt::format("{} is not available in a pipeline script: {}", name, reason);

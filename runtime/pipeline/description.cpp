@@ -17,7 +17,7 @@ const OptionsSchema& chat_schema() {
   static const OptionsSchema schema(R"({
     "type": "object",
     "properties": {
-      "special_tokens_in_content": {"title": "special tokens spelled out in a message count as special tokens",
+      "special_tokens_in_content": {"title": "special tokens written in a message count as special tokens",
                                     "type": "boolean", "default": false}
     }})");
   return schema;
@@ -121,14 +121,14 @@ PartDescription part_of_kind(PartDescription part, PartKind kind, std::string_vi
   std::erase_if(part.choices, [&](const PartChoice& choice) { return choice.component->kind != kind; });
   if (part.choices.empty()) {
     throw Error(
-        located(part.where, fmt::format("{} is to be {} {}, but '{}' is {} {}", key,
+        located(part.where, fmt::format("{} must be {} {}, but '{}' is {} {}", key,
                                         kind == PartKind::kAttention ? "an" : "a", kind_name(kind), part.name,
                                         other->kind == PartKind::kAttention ? "an" : "a", kind_name(other->kind))));
   }
   for (const auto& choice : part.choices) {
     if (choice.component->name == part.choices.front().component->name) continue;
-    throw Error(located(part.where, fmt::format("{} holds several of kind {} ('{}', '{}'); put its folder on "
-                                                "MORTISE_PLUGIN_PATH and name the one that is meant",
+    throw Error(located(part.where, fmt::format("{} has several components of kind {} ('{}', '{}'); put its folder on "
+                                                "MORTISE_PLUGIN_PATH and use the component's name",
                                                 part.name, kind_name(kind), part.choices.front().component->name,
                                                 choice.component->name)));
   }
@@ -165,12 +165,12 @@ const OptionsSchema& kv_cache_schema() {
   static const OptionsSchema schema(R"({
     "type": "object",
     "properties": {
-      "memory": {"title": "memory for KV blocks: bytes, a text such as \"512MiB\" with KiB, MiB or GiB, or auto: what a GPU has left; 512MiB on the CPU",
+      "memory": {"title": "memory for KV blocks: bytes, a text such as \"512MiB\" with KiB, MiB or GiB, or auto: all free memory of a GPU, 512MiB on the CPU",
                  "type": ["integer", "string"], "default": "auto"},
       "dtype": {"title": "type of keys and values; auto is the model's type", "default": "auto",
                 "enum": ["auto", "bf16", "f32", "int8", "fp8"]},
       "prefix_cache": {"title": "requests with an equal prefix share its blocks", "type": "boolean", "default": true},
-      "populate": {"title": "take all of the memory at the start, not as it is used; by default a server on processors does",
+      "populate": {"title": "take all of the memory at the start instead of as it is used; the default for a server on the CPU",
                    "type": ["boolean", "null"], "default": null}
     }})");
   return schema;
@@ -181,7 +181,7 @@ const OptionsSchema& speculation_schema() {
     "type": "object",
     "properties": {
       "verify": {"title": "how drafts are verified", "default": "coupled", "enum": ["coupled", "rejection"]},
-      "lengths": {"title": "numbers of drafts; auto is fixed for rejection, else adaptive", "default": "auto",
+      "lengths": {"title": "how draft lengths are chosen; auto is fixed for rejection, else adaptive", "default": "auto",
                   "enum": ["auto", "adaptive", "fixed"]},
       "batch_expansion": {"title": "verify each draft position as a row of its own sequence", "type": "boolean",
                           "default": false}
@@ -218,8 +218,8 @@ SpeculationOptions parse_speculation(const Json& table) {
   const bool rejection = options["verify"] == "rejection";
   if (rejection && options["lengths"] == "adaptive") {
     fail(
-        "speculation: verify = \"rejection\" needs lengths = \"fixed\": adaptive lengths follow the clock, and tokens "
-        "would follow them");
+        "speculation: verify = \"rejection\" needs lengths = \"fixed\": adaptive lengths depend on measured times, and "
+        "the tokens would depend on the lengths");
   }
   return {.verify = rejection ? Verify::kRejection : Verify::kCoupled,
           .lengths = rejection || options["lengths"] == "fixed" ? DraftLengths::kFixed : DraftLengths::kAdaptive,

@@ -60,7 +60,7 @@ int repeat(lua_State* L) {
 int with_bounded_length(lua_State* L) {
   luaL_checktype(L, 1, LUA_TTABLE);
   if (luaL_getmetafield(L, 1, "__len") != LUA_TNIL) {
-    return luaL_error(L, "a table with __len is not taken here; change a plain table");
+    return luaL_error(L, "a table with __len is not allowed here; use a plain table");
   }
   if (lua_rawlen(L, 1) > static_cast<lua_Unsigned>(kMaxElements)) {
     return luaL_error(L, "the table's length is more than %I; give it the keys 1 to n", kMaxElements);

@@ -21,7 +21,7 @@ class Reader {
   explicit Reader(lua_State* L) : L_(L) {}
 
   Json value(int index, int depth) {
-    if (++num_values_ > kMaxValues) fail("holds more than {} values; give less", kMaxValues);
+    if (++num_values_ > kMaxValues) fail("holds more than {} values; give fewer", kMaxValues);
     switch (lua_type(L_, index)) {
       case LUA_TNIL:
         return nullptr;
@@ -56,7 +56,7 @@ class Reader {
   Json number(int index) {
     if (lua_isinteger(L_, index)) return lua_tointeger(L_, index);
     const double number = lua_tonumber(L_, index);
-    if (!std::isfinite(number)) fail("holds {}, which is not a number that can be written down", number);
+    if (!std::isfinite(number)) fail("holds {}, which JSON cannot represent", number);
     constexpr double kExact = 9007199254740992.0;  // 2^53
     if (number == std::floor(number) && std::fabs(number) <= kExact) return static_cast<lua_Integer>(number);
     return number;
@@ -70,7 +70,7 @@ class Reader {
     Json object = Json::object();
     for (lua_pushnil(L_); lua_next(L_, index) != 0; lua_pop(L_, 1)) {
       if (lua_isinteger(L_, -2)) {
-        if (++length > kMaxValues) fail("holds more than {} values; give less", kMaxValues);
+        if (++length > kMaxValues) fail("holds more than {} values; give fewer", kMaxValues);
         continue;
       }
       if (lua_type(L_, -2) != LUA_TSTRING) fail("holds a table with a key that is neither a text nor in 1..n");
@@ -87,7 +87,7 @@ class Reader {
     Json array = Json::array();
     for (std::size_t i = 1; i <= length; ++i) {
       const bool is_there = lua_rawgeti(L_, index, static_cast<lua_Integer>(i)) != LUA_TNIL;
-      if (!is_there) fail("holds a list with a hole: number {} of its {} values is not there", i, length);
+      if (!is_there) fail("holds a list with a hole: number {} of its {} values is missing", i, length);
       array.push_back(value(-1, depth + 1));
       lua_pop(L_, 1);
     }

@@ -93,7 +93,7 @@ void LuaState::spend(std::int64_t instructions) {
                                 ? fmt::format("{} instructions", budget_.instructions)
                                 : fmt::format("{} seconds", static_cast<double>(budget_.cpu_time.count()) / 1000);
   const std::string text =
-      fmt::format("{}: the script ran for more than {}; does a loop not end?", script_location(state_), limit);
+      fmt::format("{}: the script ran for more than {}; is there an endless loop?", script_location(state_), limit);
   lua_pushlstring(state_, text.data(), text.size());
   lua_error(state_);
 }
@@ -120,9 +120,9 @@ void LuaState::call(const LuaBudget& budget, const std::function<void(lua_State*
   lua_pushlightuserdata(state_, const_cast<void*>(static_cast<const void*>(&body)));
   const int status = lua_pcall(state_, 1, 0, 0);
   if (status == LUA_OK) return;
-  std::string text = "an error without a text; call error() with one";
+  std::string text = "an error without a text; call error() with a text";
   if (status == LUA_ERRMEM) {
-    text = fmt::format("the script needs more than {} MiB of memory; keep and build less", max_bytes_ >> 20);
+    text = fmt::format("the script needs more than {} MiB of memory; store and build less", max_bytes_ >> 20);
   } else if (lua_type(state_, -1) == LUA_TSTRING) {
     std::size_t size = 0;
     const char* data = lua_tolstring(state_, -1, &size);

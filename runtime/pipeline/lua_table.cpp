@@ -42,7 +42,7 @@ nlohmann::json evaluate(const std::string& chunk, const std::string& name) {
 
 nlohmann::json evaluate_table(std::string_view text, const std::string& name) {
   nlohmann::json table = evaluate("return " + std::string(text), name);
-  if (!table.is_object()) fail("{}: {} is no table of names and values, {{name = value}}", name, show_value(table));
+  if (!table.is_object()) fail("{}: {} is not a table of names and values, {{name = value}}", name, show_value(table));
   return table;
 }
 
@@ -50,7 +50,7 @@ nlohmann::json evaluate_parts(std::string_view text, const std::string& name) {
   nlohmann::json list = evaluate(std::string(kPartNames) + "return " + std::string(text), name);
   if (list.is_object() && list.empty()) return nlohmann::json::array();  // {}, which could also be an empty object
   if (!list.is_array())
-    fail("{}: {} is no list of parts, {{ngram {{}}, draft_model {{path = ...}}}}", name, show_value(list));
+    fail("{}: {} is not a list of parts, {{ngram {{}}, draft_model {{path = ...}}}}", name, show_value(list));
   return list;
 }
 

@@ -32,7 +32,7 @@ bool is_table_key(std::string_view key) {
   std::vector<std::string> known;
   for (const PartKind kind : kAllKinds) known.emplace_back(kind_name(kind));
   known.insert(known.end(), {"kv_cache", "speculation"});
-  fail("'{}' is no part of a pipeline that can be swapped{}; there are: {}", key, did_you_mean(key, known),
+  fail("'{}' is not a part of a pipeline that can be swapped{}; there are: {}", key, did_you_mean(key, known),
        join_names(known));
 }
 
@@ -53,7 +53,7 @@ std::vector<PartDescription> alternatives(const nlohmann::json& options, const F
   const auto list = options.find("proposers");
   if (list == options.end() || !list->is_array() || options.size() != 1) {
     fail(
-        "first_of takes a list of proposers: write first_of {{ngram {{}}, draft_model {{path = ...}}}}, or as JSON "
+        "first_of needs a list of proposers: write first_of {{ngram {{}}, draft_model {{path = ...}}}}, or as JSON "
         R"({{"proposers": [{{"plugin": "ngram", "options": {{}}}}]}})");
   }
   std::vector<PartDescription> proposers;
@@ -65,7 +65,7 @@ std::vector<PartDescription> alternatives(const nlohmann::json& options, const F
     nlohmann::json given = nlohmann::json::object();
     for (const auto& [name, value] : item.items()) {
       if (name == "plugin") continue;
-      if (name != "options") fail("item {} of first_of has '{}'; there are plugin and options", number, name);
+      if (name != "options") fail("item {} of first_of has '{}'; expected plugin and options", number, name);
       if (!value.is_null()) given = value;
     }
     if (!given.is_object()) fail("item {} of first_of has the options {}; expected a table", number, show_value(given));
@@ -81,10 +81,10 @@ std::vector<PartDescription> alternatives(const nlohmann::json& options, const F
 PartChange parse_part_change(std::string_view text) {
   PartChange change;
   change.key = take_word(text);
-  if (change.key.empty()) fail("the key of what is to be swapped is missing; {}", kForm);
+  if (change.key.empty()) fail("the name of the part to swap is missing; {}", kForm);
   change.plugin = take_word(text);
   if (is_table_key(change.key)) {
-    if (!change.plugin.empty()) fail("{} takes a table alone, {} {{memory = \"1GiB\"}}", change.key, change.key);
+    if (!change.plugin.empty()) fail("{} needs a table only, {} {{memory = \"1GiB\"}}", change.key, change.key);
   } else if (change.plugin.empty()) {
     fail("a plugin's name is missing; {}", kForm);
   }

@@ -28,9 +28,9 @@ std::string read_script(const fs::path& file) {
   std::error_code error;
   const auto status = fs::status(file, error);
   if (status.type() == fs::file_type::none) {
-    fail("{}: cannot be looked at: {}; check its permissions and links", file.string(), error.message());
+    fail("{}: cannot be examined: {}; check its permissions and links", file.string(), error.message());
   }
-  if (!fs::exists(status)) fail("{}: no such script, nor a checkpoint's folder; check the path", file.string());
+  if (!fs::exists(status)) fail("{}: no such script, and not a checkpoint's folder; check the path", file.string());
   if (!fs::is_regular_file(status)) fail("{}: is not a file; name the script in it", file.string());
   if (fs::file_size(file, error) > kMaxScriptBytes)
     fail("{}: is larger than 1 MiB; is it a Lua script?", file.string());

@@ -21,7 +21,7 @@ std::uint64_t check_log(InputLines& lines) {
   while (lines.wait_next(line)) {
     const std::string_view begin = kHeaderBegin.substr(0, line.terminated ? kHeaderBegin.size() : line.text.size());
     if (std::exchange(first, false) && !line.text.starts_with(begin)) {
-      fail("{}: is no request log; give --record a new file, or a log to continue", lines.name());
+      fail("{}: is not a request log; give --record a new file, or a log to continue", lines.name());
     }
     if (line.terminated) whole = line.end;
   }
@@ -55,7 +55,7 @@ void Recorder::close() {
   }
   changed_.notify_all();
   if (writer_.joinable()) writer_.join();
-  if (!error_.empty()) fail("{}; the log is not complete", error_);
+  if (!error_.empty()) fail("{}; the log is incomplete", error_);
 }
 
 void Recorder::put(Item item) {

@@ -59,12 +59,12 @@ void Runner::activate_kv(std::int32_t num_blocks, const std::function<void()>& s
 }
 
 void Runner::check(const mortise_runner_tokens& tokens) const {
-  if (!active()) fail("the runner is not active: sequences come after the proposer's activate");
+  if (!active()) fail("the runner is not active: update it after the proposer's activate");
   for (std::int32_t i = 0; i < tokens.num_seqs; ++i) {
     const auto known = sequences_.find(tokens.seq_ids[i]);
     const std::int32_t length = known == sequences_.end() ? 0 : known->second.num_tokens();
     if (tokens.begins[i] < 0 || tokens.begins[i] > length) {
-      fail("sequence {} is to go on at token {}, but the runner knows {} tokens of it", tokens.seq_ids[i],
+      fail("sequence {} should continue at token {}, but the runner knows {} of its tokens", tokens.seq_ids[i],
            tokens.begins[i], length);
     }
     if (tokens.offsets[i + 1] < tokens.offsets[i]) fail("offsets[{}] is less than offsets[{}]", i + 1, i);
@@ -107,7 +107,7 @@ void Runner::end(std::span<const std::uint64_t> ids) {
 
 // Collects the sequences of the step, except those that the model cannot run.
 void Runner::begin_step(const mortise_runner_step& step) {
-  if (!active()) fail("the runner is not active: steps come after the proposer's activate");
+  if (!active()) fail("the runner is not active: run steps after the proposer's activate");
   ++num_steps_;
   wanted_.clear();
   for (std::int32_t i = 0; i < step.num_seqs; ++i) {
@@ -115,7 +115,7 @@ void Runner::begin_step(const mortise_runner_step& step) {
     if (known == sequences_.end() || known->second.tokens.empty()) fail("sequence {} has no token", step.seq_ids[i]);
     RunnerSequence& sequence = known->second;
     if (std::exchange(sequence.last_step, num_steps_) == num_steps_) {
-      fail("sequence {} is asked for twice", step.seq_ids[i]);
+      fail("sequence {} is given twice", step.seq_ids[i]);
     }
     sequence.step_index = static_cast<std::size_t>(i);
     std::fill_n(step.sampled + static_cast<std::size_t>(i) * num_choices_of(step), num_choices_of(step), -1);
@@ -225,14 +225,14 @@ void Runner::take_tokens(const StepResults& results, const mortise_runner_step& 
 }
 
 void Runner::check(const mortise_runner_forks& forks) const {
-  if (!active()) fail("the runner is not active: sequences come after the proposer's activate");
+  if (!active()) fail("the runner is not active: update it after the proposer's activate");
   for (std::int32_t i = 0; i < forks.num_forks; ++i) {
     const auto origin = sequences_.find(forks.from_ids[i]);
     if (origin == sequences_.end() || origin->second.tokens.empty()) {
-      fail("sequence {} is to be forked and has no token", forks.from_ids[i]);
+      fail("sequence {} cannot be forked: it has no token", forks.from_ids[i]);
     }
     if ((forks.to_ids[i] & MORTISE_RUNNER_FORK_BIT) == 0) {
-      fail("fork {} has no id of the caller's own: the highest bit is 0", forks.to_ids[i]);
+      fail("the id of fork {} lacks MORTISE_RUNNER_FORK_BIT, the highest bit", forks.to_ids[i]);
     }
     const auto end = forks.to_ids + i;
     if (sequences_.contains(forks.to_ids[i]) || std::find(forks.to_ids, end, forks.to_ids[i]) != end) {

@@ -31,7 +31,7 @@ const OptionsSchema& options_schema() {
     "properties": {
       "kv_memory": {"title": "memory for KV blocks: bytes, a text such as \"512MiB\" with KiB, MiB or GiB, or auto: as many tokens as the target's KV cache holds",
                     "type": ["integer", "string"], "default": "auto"},
-      "attention": {"title": "options of the pipeline's attention that are to be others here", "type": "object",
+      "attention": {"title": "options of the pipeline's attention that differ here", "type": "object",
                     "default": {}},
       "dtype": {"title": "what the model computes in", "enum": ["auto", "bf16", "f32"], "default": "auto"}
     }})");
@@ -194,7 +194,7 @@ void RunnerService::check_vocabulary(const Tokenizer& draft, const std::string& 
   const Tokenizer& target = target_->files->tokenizer;
   const std::string other = target_->files->checkpoint.folder().string();
   constexpr const char* kAdvice =
-      "drafts would be other words; take a draft model that was made with the target's tokenizer";
+      "drafts would be different words; use a draft model that was made with the target's tokenizer";
   if (draft.vocab_size() != target.vocab_size()) {
     fail("the tokenizer of the draft model in {} has {} tokens, the target's in {} has {}: {}", path,
          draft.vocab_size(), other, target.vocab_size(), kAdvice);
@@ -202,7 +202,7 @@ void RunnerService::check_vocabulary(const Tokenizer& draft, const std::string& 
   for (std::size_t i = 0; i < target.vocab_size(); ++i) {
     const auto id = static_cast<std::int32_t>(i);
     if (draft.token(id) == target.token(id)) continue;
-    fail("token {} is {} in the draft model's tokenizer in {} and {} in the target's in {}, of {} tokens both: {}", id,
+    fail("token {} is {} in the draft model's tokenizer in {} and {} in the target's in {}, of {} tokens each: {}", id,
          show_value(draft.token(id).value_or("")), path, show_value(target.token(id).value_or("")), other,
          target.vocab_size(), kAdvice);
   }
@@ -252,7 +252,8 @@ void RunnerService::activate_kv(Slot& slot, const std::function<void()>& step_me
   if (target_pool_->rejection && blocks < wanted) {
     fail(
         "kv_memory of {} bytes holds {} tokens of the draft model in {}, and beside the target's KV cache of {} tokens "
-        "it is to hold {}: with verify = \"rejection\" the tokens of a seed would else depend on what else runs; raise "
+        "it must hold {}: with verify = \"rejection\" the tokens of a seed would otherwise depend on the other "
+        "requests; raise "
         "kv_memory to {} bytes or leave it out",
         *slot.kv_bytes, blocks * stack.block_size(), path, tokens, wanted * stack.block_size(),
         static_cast<std::uint64_t>(wanted) * stack.kv_bytes_per_block());

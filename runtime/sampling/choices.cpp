@@ -82,8 +82,8 @@ std::vector<std::int32_t> tokenise(const ChoiceContext& context, const SamplingP
     if (made.empty()) made = text;
   }
   fail(
-      "choices[{}]: {} cannot be generated as it is: this model's tokenizer makes {} of it behind this prompt; "
-      "write it as the tokenizer does, or leave it out",
+      "choices[{}]: {} cannot be generated: after this prompt, this model's tokenizer turns it into {}; write it that "
+      "way, or leave it out",
       index, shown(choice), shown(made));
 }
 
@@ -92,7 +92,7 @@ void check(const ChoiceContext& context, const SamplingParams& params, std::size
   const std::string choice = fmt::format("choices[{}]: {}", index, shown_choice(params.choices[index]));
   for (std::int32_t id : ids) {
     if (id < 0 || id >= context.vocab_size) {
-      fail("{} has token id {}, and this model's ids are from 0 to {}; leave it out", choice, id,
+      fail("{} has token id {}, but this model's ids are from 0 to {}; leave it out", choice, id,
            context.vocab_size - 1);
     }
     if (std::binary_search(context.end_tokens.begin(), context.end_tokens.end(), id)) {
@@ -106,16 +106,18 @@ void check(const ChoiceContext& context, const SamplingParams& params, std::size
   for (const std::string& stop : params.stop) {
     const std::string text = given != nullptr ? *given : text_behind(context, params, ids);
     if (text.find(stop) != std::string::npos) {
-      fail("{} has the stop string {}, so it would be cut; leave out one of them", choice, shown(stop));
+      fail("{} contains the stop string {}, so it would be cut; leave out one of them", choice, shown(stop));
     }
   }
   const auto length = static_cast<std::int64_t>(ids.size());
   if (length > context.max_tokens) {
-    fail("{} takes {}, and {} may be generated; raise max_tokens, or shorten the prompt if max_model_len is the limit",
-         choice, num_tokens(length), context.max_tokens);
+    fail(
+        "{} needs {}, but only {} may be generated; raise max_tokens, or shorten the prompt if max_model_len is the "
+        "limit",
+        choice, num_tokens(length), context.max_tokens);
   }
   if (length < params.min_tokens) {
-    fail("{} takes {}, fewer than min_tokens ({}); lower min_tokens or leave it out", choice, num_tokens(length),
+    fail("{} has {}, fewer than min_tokens ({}); lower min_tokens or leave it out", choice, num_tokens(length),
          params.min_tokens);
   }
 }
@@ -133,7 +135,7 @@ ChoiceGuide make_choice_guide(const SamplingParams& params, const ChoiceContext&
   if (context.end_tokens.empty()) {
     if (const auto pair = find_continued_choice(tokens)) {
       fail(
-          "choices[{}]: {} is the beginning of choices[{}], and this model has no end token that could tell them "
+          "choices[{}]: {} is the beginning of choices[{}], but this model has no end token that could tell them "
           "apart; name one in stop_token_ids",
           pair->first, shown_choice(params.choices[pair->first]), pair->second);
     }

@@ -15,15 +15,15 @@ constexpr std::size_t kMaxGuidedChoiceBytes = std::size_t{4} << 20;
 
 void check_texts(const char* name, const std::vector<std::string>& texts, std::size_t max_texts,
                  std::size_t max_bytes) {
-  if (texts.size() > max_texts) fail("{} has {} texts; at most {} are taken", name, texts.size(), max_texts);
+  if (texts.size() > max_texts) fail("{} has {} texts; at most {} are allowed", name, texts.size(), max_texts);
   std::size_t bytes = 0;
   for (const std::string& text : texts) bytes += text.size();
-  if (bytes > max_bytes) fail("{} has {} bytes of text; at most {} are taken", name, bytes, max_bytes);
+  if (bytes > max_bytes) fail("{} has {} bytes of text; at most {} are allowed", name, bytes, max_bytes);
 }
 
 void check_choices(const std::vector<GuidedChoice>& choices) {
   if (choices.size() > kMaxGuidedChoices) {
-    fail("choices has {} entries; at most {} are taken", choices.size(), kMaxGuidedChoices);
+    fail("choices has {} entries; at most {} are allowed", choices.size(), kMaxGuidedChoices);
   }
   std::size_t bytes = 0;
   for (std::size_t i = 0; i < choices.size(); ++i) {
@@ -31,7 +31,7 @@ void check_choices(const std::vector<GuidedChoice>& choices) {
     bytes += num_bytes(choices[i]);
   }
   if (bytes > kMaxGuidedChoiceBytes) {
-    fail("choices has {} bytes of texts and token ids; at most {} are taken", bytes, kMaxGuidedChoiceBytes);
+    fail("choices has {} bytes of texts and token ids; at most {} are allowed", bytes, kMaxGuidedChoiceBytes);
   }
 }
 
@@ -70,7 +70,7 @@ void validate(const SamplingParams& params, std::int32_t vocab_size) {
     if (!(bias >= -100 && bias <= 100)) fail("logit_bias of token {} is {}; it must be from -100 to 100", id, bias);
   }
   if (params.stop_token_ids.size() > kMaxStops) {
-    fail("stop_token_ids has {} ids; at most {} are taken", params.stop_token_ids.size(), kMaxStops);
+    fail("stop_token_ids has {} ids; at most {} are allowed", params.stop_token_ids.size(), kMaxStops);
   }
   for (std::int32_t id : params.stop_token_ids) check_token("stop_token_ids", id, vocab_size);
   check_texts("stop", params.stop, kMaxStops, kMaxStopBytes);

@@ -43,7 +43,7 @@ SwapOptions read_options(const nlohmann::json& body) {
 // {"part": "attention", "plugin": "cascade", "options": {"block_size": 16}, "model": NAME, "verify_steps": 100,
 // "fallback": true}
 PartChange read_change(const nlohmann::json& body) {
-  if (!body.is_object()) fail("the body is to be an object, {{\"part\": \"scheduler\", \"plugin\": \"fcfs\"}}");
+  if (!body.is_object()) fail("the body must be an object, {{\"part\": \"scheduler\", \"plugin\": \"fcfs\"}}");
   const std::vector<std::string> known = {"part", "plugin", "options", "model", "verify_steps", "fallback"};
   for (const auto& [field, unused] : body.items()) {
     if (std::ranges::find(known, field) != known.end()) continue;
@@ -52,7 +52,7 @@ PartChange read_change(const nlohmann::json& body) {
   PartChange change{text_of(body, "part"), text_of(body, "plugin")};
   if (change.key.empty()) fail("the field part is missing: device, model, attention, scheduler, proposer, ...");
   const bool is_table = change.key == "kv_cache" || change.key == "speculation";
-  if (is_table && !change.plugin.empty()) fail("{} takes options and no plugin", change.key);
+  if (is_table && !change.plugin.empty()) fail("{} accepts options only, not a plugin", change.key);
   if (!is_table && change.plugin.empty())
     fail("the field plugin is missing: the name or file of the new {}", change.key);
   if (const auto options = body.find("options"); options != body.end() && !options->is_null()) {
@@ -88,9 +88,9 @@ void answer_swap(const Models& models, AdminEvents& events, const std::shared_pt
 void answer_reload(const AdminActions& actions, const std::shared_ptr<Exchange>& exchange) {
   nlohmann::json body = nlohmann::json::object();
   if (!exchange->request.message.body().empty()) body = read_json_body(*exchange);
-  if (!body.is_object()) fail("the body is to be an object or nothing, {{\"verify_steps\": 100}}");
+  if (!body.is_object()) fail("the body must be an object or empty, {{\"verify_steps\": 100}}");
   for (const auto& [field, unused] : body.items()) {
-    if (field != "verify_steps") fail("unknown field '{}'; there is verify_steps", field);
+    if (field != "verify_steps") fail("unknown field '{}'; the only one is verify_steps", field);
   }
   exchange->answer(json_answer({{"swaps", actions.reload(exchange->request.peer, read_options(body))}}));
 }

@@ -44,7 +44,8 @@ class Answering {
     if (timeout_.count() > 0) stamp.deadline = exchange->request.arrival + timeout_;
     const std::string_view last = exchange->request.header("Last-Event-ID");
     const bool streams = (url == kCompletions || url == kChat) && wants_stream(body);
-    if (!last.empty() && !streams) fail("Last-Event-ID goes on with a stream; set stream to true, or leave it out");
+    if (!last.empty() && !streams)
+      fail("Last-Event-ID continues a stream; set stream to true, or leave Last-Event-ID out");
     if (streams) {
       if (reads_no_event_ids(exchange->request)) leave_out_event_ids(body);
       const std::optional<std::string> last_event_id = last.empty() ? std::nullopt : std::optional(std::string(last));

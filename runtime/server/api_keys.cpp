@@ -38,7 +38,7 @@ bool ApiKeys::allow(std::string_view authorization) const {
 
 void check_api_key(std::string_view key, const std::string& where) {
   if (std::all_of(key.begin(), key.end(), [](char c) { return c > ' ' && c < 0x7F; })) return;
-  fail("{}: an API key is printable ASCII without spaces", where);
+  fail("{}: an API key must be printable ASCII without spaces", where);
 }
 
 std::vector<std::string> read_api_keys(const std::string& file) {
@@ -52,7 +52,7 @@ std::vector<std::string> read_api_keys(const std::string& file) {
     check_api_key(line, fmt::format("{}:{}", file, number));
     keys.push_back(line);
   }
-  if (keys.empty()) fail("{}: there is no API key in it; write one a line", file);
+  if (keys.empty()) fail("{}: it has no API key; write one on each line", file);
   return keys;
 }
 

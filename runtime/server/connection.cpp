@@ -38,7 +38,7 @@ std::string view(beast::string_view text) {
 // The answer to a request whose head or body could not be read. nullopt: no client is there to read it.
 std::optional<HttpAnswer> read_error(const ErrorCodeOf& error, const ServerOptions& options) {
   if (error == http::error::end_of_stream) return std::nullopt;
-  if (error == beast::error::timeout) return error_answer(408, "the request did not come in time", "timeout");
+  if (error == beast::error::timeout) return error_answer(408, "the request did not arrive in time", "timeout");
   if (error == http::error::header_limit || error == http::error::buffer_overflow) {
     return error_answer(431, fmt::format("the headers have more than {} bytes", options.max_header_bytes));
   }
@@ -95,7 +95,7 @@ class HttpConnection : public Connection, public std::enable_shared_from_this<Ht
   asio::awaitable<void> run(bool refused) {
     const bool begun = co_await begin();
     if (begun && refused) {
-      co_await refuse(error_answer(503, "the server has too many connections; try again", "overloaded"),
+      co_await refuse(error_answer(503, "the server has too many connections; try again later", "overloaded"),
                       draw_request_id());
     }
     bool goes_on = begun && !refused;
@@ -157,7 +157,7 @@ class HttpConnection : public Connection, public std::enable_shared_from_this<Ht
       co_await read_within(state_.options.body_timeout, error,
                            [&] { return read_body(parser, request, has_room, error); });
       if (!has_room) {
-        HttpAnswer full = error_answer(503, "the server has no memory left for bodies; try again", "overloaded");
+        HttpAnswer full = error_answer(503, "the server has no memory left for bodies; try again later", "overloaded");
         full.headers.emplace_back("Retry-After", "1");
         co_await send_whole(parser.get(), request, std::move(full), true);
         co_return false;
@@ -226,14 +226,14 @@ class HttpConnection : public Connection, public std::enable_shared_from_this<Ht
     const auto& head = parser.get();
     const std::string transfer = view(head[http::field::transfer_encoding]);
     if (!transfer.empty() && (!boost::algorithm::iequals(transfer, "chunked") || head.version() < 11)) {
-      return error_answer(400, fmt::format("Transfer-Encoding {} is not served; send chunked over HTTP/1.1, or a "
+      return error_answer(400, fmt::format("Transfer-Encoding {} is not supported; send chunked over HTTP/1.1, or a "
                                            "Content-Length",
                                            quote(transfer)));
     }
     const std::string content = view(head[http::field::content_encoding]);
     if (!content.empty() && !boost::algorithm::iequals(content, "identity")) {
-      return error_answer(415,
-                          fmt::format("Content-Encoding {} is not served; send the body as it is", quote(content)));
+      return error_answer(
+          415, fmt::format("Content-Encoding {} is not supported; send the body uncompressed", quote(content)));
     }
     return std::nullopt;
   }
@@ -253,7 +253,7 @@ class HttpConnection : public Connection, public std::enable_shared_from_this<Ht
   std::optional<HttpAnswer> check_admin(const http::request_header<>& head) const {
     if (!state_.admin_keys.empty()) {
       if (state_.admin_keys.allow(view(head[http::field::authorization]))) return std::nullopt;
-      HttpAnswer unknown = error_answer(401, "this url wants an admin key: send the header 'Authorization: Bearer KEY'",
+      HttpAnswer unknown = error_answer(401, "this url needs an admin key: send the header 'Authorization: Bearer KEY'",
                                         "invalid_admin_key");
       unknown.headers.emplace_back("WWW-Authenticate", "Bearer");
       return unknown;
@@ -277,7 +277,7 @@ class HttpConnection : public Connection, public std::enable_shared_from_this<Ht
     const auto& head = parser.get();
     if (const auto id = usable_request_id(view(head["X-Request-Id"]))) request.id = *id;
     const std::optional<std::string> path = path_of(view(head.target()));
-    if (!path) return error_answer(400, "the url has a '%' that no two hexadecimal digits follow");
+    if (!path) return error_answer(400, "the url has a '%' that is not followed by two hexadecimal digits");
     request.path = *path;
     if (auto refused = check_codings(parser)) return refused;
     const std::string methods = state_.router.methods_of(*path);
@@ -293,11 +293,11 @@ class HttpConnection : public Connection, public std::enable_shared_from_this<Ht
       return wrong;
     }
     if (route->method == "GET" && (parser.chunked() || parser.content_length().get_value_or(0) > 0)) {
-      return error_answer(413, fmt::format("GET of {} takes no body", quote(*path)));
+      return error_answer(413, fmt::format("GET of {} must have no body", quote(*path)));
     }
     if (!origin_may_ask(view(head[http::field::origin]))) {
       return error_answer(403,
-                          "a page of another origin may not ask a server without API keys; start it with --cors ORIGIN "
+                          "a page of another origin may not use a server without API keys; start it with --cors ORIGIN "
                           "or with keys");
     }
     if (route->access == Route::Access::kAdmin) {
@@ -305,12 +305,12 @@ class HttpConnection : public Connection, public std::enable_shared_from_this<Ht
     }
     if (route->access == Route::Access::kWithKey && !state_.api_keys.allow(view(head[http::field::authorization]))) {
       HttpAnswer unknown = error_answer(
-          401, "this server wants an API key: send the header 'Authorization: Bearer KEY'", "invalid_api_key");
+          401, "this server needs an API key: send the header 'Authorization: Bearer KEY'", "invalid_api_key");
       unknown.headers.emplace_back("WWW-Authenticate", "Bearer");
       return unknown;
     }
     if (state_.draining && route->cost != Route::Cost::kCheap) {
-      HttpAnswer draining = error_answer(503, "the server is about to end and takes no more requests", "unavailable");
+      HttpAnswer draining = error_answer(503, "the server is about to end and accepts no more requests", "unavailable");
       draining.headers.emplace_back("Retry-After", "1");
       return draining;
     }

@@ -54,15 +54,17 @@ void add_load(Families& to, const EngineStats& stats, const Labels& of) {
   const double held = stats.num_blocks - stats.num_free_blocks - stats.num_cached_free_blocks;
   to.gauge("vllm:kv_cache_usage_perc", "Share of the KV blocks that sequences hold, from 0 to 1.", of,
            stats.num_blocks > 0 ? held / stats.num_blocks : 0);
-  to.gauge("mortise_kv_cached_blocks", "KV blocks kept for their prefix alone.", of, stats.num_cached_free_blocks);
-  to.counter("vllm:num_preemptions_total", "Sequences that gave their KV blocks up.", of, stats.num_preemptions);
+  to.gauge("mortise_kv_cached_blocks", "KV blocks that are cached but not held by a sequence.", of,
+           stats.num_cached_free_blocks);
+  to.counter("vllm:num_preemptions_total", "Sequences that were preempted, and gave up their KV blocks.", of,
+             stats.num_preemptions);
 }
 
 // The metrics that an alert checks first.
 void add_health(Families& to, const ServedModel& model, bool draining, const Labels& of) {
   using State = EngineHealth::State;
   const State state = model.engine.health().state;
-  to.gauge("mortise_ready", "1 while the model takes requests.", of, state == State::kOk && !draining);
+  to.gauge("mortise_ready", "1 while the model accepts requests.", of, state == State::kOk && !draining);
   to.gauge("mortise_part_failed", "1 when a part that the model needs has failed: all requests fail.", of,
            state == State::kFailed);
   to.gauge("mortise_max_waiting_requests", "Requests that may wait before more are answered with 429.", of,
@@ -74,15 +76,15 @@ void add_steps(Families& to, const EngineStats& stats, const Labels& of) {
   to.counter("mortise_rows_total", "Rows that steps ran.", of, stats.num_rows);
   const auto rows = [&](const char* kind, std::uint64_t total, std::int32_t last) {
     const Labels labels = with(of, "kind", kind);
-    to.counter("mortise_step_rows_total", "Rows that steps ran, by kind, without further paths of draft trees.", labels,
-               total);
+    to.counter("mortise_step_rows_total", "Rows that steps ran, by kind, without the additional paths of draft trees.",
+               labels, total);
     to.gauge("mortise_last_step_rows", "Rows of the last step, by kind.", labels, last);
   };
   rows("prompt", stats.num_prompt_rows, stats.last_batch.prompt_rows);
   rows("decode", stats.num_decode_rows, stats.last_batch.decode_rows);
   rows("draft", stats.num_draft_rows, stats.last_batch.draft_rows);
   to.gauge("mortise_last_step_sequences", "Sequences of the last step.", of, stats.last_batch.num_sequences);
-  to.counter("mortise_timed_steps_total", "Steps whose phases were timed: a part of all, at equal distances.", of,
+  to.counter("mortise_timed_steps_total", "Steps whose phases were timed: one in every few steps.", of,
              stats.phases.num_steps);
   for (std::size_t i = 0; i < kNumStepPhases; ++i) {
     to.counter("mortise_step_phase_seconds_total", "Time of the timed steps, by phase.",
@@ -97,7 +99,7 @@ void add_tokens(Families& to, const EngineStats& stats, const Labels& of) {
              stats.num_admitted_tokens);
   to.counter("vllm:prefix_cache_hits_total", "Tokens whose KV came from the prefix cache.", of,
              stats.num_cached_tokens);
-  to.counter("mortise_prefix_cache_evicted_blocks_total", "KV blocks that the prefix cache gave up.", of,
+  to.counter("mortise_prefix_cache_evicted_blocks_total", "KV blocks that were evicted from the prefix cache.", of,
              stats.num_evicted_blocks);
 }
 
@@ -108,18 +110,18 @@ void add_speculation(Families& to, const SpeculationStats& stats, const Labels& 
     sum.add(proposer);
     const Labels named = with(of, "proposer", proposer.name);
     to.counter("mortise_draft_tokens_total", "Tokens that a proposer drafted.", named, proposer.num_drafts);
-    to.counter("mortise_accepted_tokens_total", "Of them, those that the model verified.", named,
-               proposer.num_accepted);
+    to.counter("mortise_accepted_tokens_total", "Drafted tokens that were accepted.", named, proposer.num_accepted);
     for (std::size_t i = 0; i < proposer.drafted_at.size(); ++i) {
       const Labels at = with(named, "position", std::to_string(i));
       to.counter("mortise_draft_tokens_per_position_total", "Drafted tokens by position in the draft.", at,
                  proposer.drafted_at[i]);
-      to.counter("mortise_accepted_tokens_per_position_total", "Of them, those that the model verified.", at,
+      to.counter("mortise_accepted_tokens_per_position_total", "Drafted tokens that were accepted.", at,
                  proposer.accepted_at[i]);
     }
   }
   if (stats.proposers.empty()) return;
-  to.counter("vllm:spec_decode_num_drafts_total", "Drafts: of a sequence and step.", of, sum.num_verified);
+  to.counter("vllm:spec_decode_num_drafts_total", "Drafts: one for each sequence and step that had any.", of,
+             sum.num_verified);
   to.counter("vllm:spec_decode_num_draft_tokens_total", "Drafted tokens.", of, sum.num_drafts);
   to.counter("vllm:spec_decode_num_accepted_tokens_total", "Accepted tokens.", of, sum.num_accepted);
   for (std::size_t i = 0; i < sum.accepted_at.size(); ++i) {

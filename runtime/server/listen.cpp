@@ -20,8 +20,7 @@ using asio::ip::tcp;
 tcp::endpoint resolve(asio::io_context& io, const std::string& host, std::uint16_t port) {
   boost::system::error_code error;
   const auto found = tcp::resolver(io).resolve(host, std::to_string(port), tcp::resolver::passive, error);
-  if (error || found.empty())
-    fail("--host {}: no address of this machine is found under that name: {}", host, error.message());
+  if (error || found.empty()) fail("--host {}: no address was found for this name: {}", host, error.message());
   return found.begin()->endpoint();
 }
 
@@ -29,7 +28,7 @@ int socket_option(int fd, int option) {
   int value = 0;
   socklen_t size = sizeof value;
   if (::getsockopt(fd, SOL_SOCKET, option, &value, &size) != 0) {
-    fail("the socket that was handed over is none: {}", std::strerror(errno));
+    fail("what was handed over is not a socket: {}", std::strerror(errno));
   }
   return value;
 }
@@ -69,14 +68,14 @@ void check_listens_at(int fd, const std::string& host, std::uint16_t port) {
   const int domain = socket_option(fd, SO_DOMAIN);
   if ((domain != AF_INET && domain != AF_INET6) || socket_option(fd, SO_TYPE) != SOCK_STREAM ||
       socket_option(fd, SO_ACCEPTCONN) == 0) {
-    fail("the socket that was handed over is no TCP socket that listens");
+    fail("the socket that was handed over is not a listening TCP socket");
   }
   asio::io_context io;
   const tcp::endpoint here = local_endpoint(fd);
   const tcp::endpoint asked = resolve(io, host, port == 0 ? here.port() : port);
   if (here != asked) {
     fail(
-        "the server to take over from listens at {}, and --host and --port say {}; give its address, or start without "
+        "the server to take over from listens at {}, but --host and --port say {}; give its address, or start without "
         "--takeover",
         text_of(here), text_of(asked));
   }

@@ -62,7 +62,7 @@ ServedModelRef Models::of(const nlohmann::json& body) const {
   const nlohmann::json& name = body.at("model");
   ServedModelRef model = name.is_string() ? find_in(list, name.get_ref<const std::string&>()) : nullptr;
   if (model != nullptr) return model;
-  fail(ErrorCode::kNotFound, "model {} is none of this server's: {}",
+  fail(ErrorCode::kNotFound, "model {} is not one of this server's: {}",
        quote(name.is_string() ? name.get<std::string>() : name.dump()), names_of(list));
 }
 

@@ -254,7 +254,7 @@ asio::awaitable<void> Server::wait_for_end() {
 }
 
 asio::awaitable<void> Server::serve_open_connections() {
-  spdlog::info("another process accepts connections now; those that are open are served and end");
+  spdlog::info("another process accepts connections now; open connections are served until they end");
   const Clock::time_point end = handed_over_at_ + std::min<Clock::duration>(kHandOverTime, state_.options.drain);
   do {  // a connection accepted just before the hand-over is counted soon
     co_await wait_for_news(kLook);
@@ -263,7 +263,7 @@ asio::awaitable<void> Server::serve_open_connections() {
 
 asio::awaitable<void> Server::drain() {
   state_.draining = true;
-  spdlog::info("draining: no more requests are taken");
+  spdlog::info("draining: no more requests are accepted");
   const Clock::time_point begin = state_.handed_over ? handed_over_at_ : Clock::now();
   drainer_ = std::thread([this, deadline = begin + state_.options.drain] {
     drain_(deadline);

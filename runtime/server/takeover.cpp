@@ -26,12 +26,12 @@ TakeoverMessage request_offer(int peer, std::chrono::milliseconds time) {
     fail("it has not answered for {} s", std::chrono::ceil<std::chrono::seconds>(time).count());
   if (offer.state == State::kGone) fail("it ended the conversation without an answer");
   if (offer.step() == "refusal") fail("it refuses: {}", offer.text("reason"));
-  if (offer.step() != "offer") fail("it answers '{}' where a server offers its socket", offer.step());
+  if (offer.step() != "offer") fail("it answers '{}' instead of offering its socket", offer.step());
   if (offer.number("takeover") != kTakeoverVersion) {
-    fail("it speaks version {} of takeovers, and this program {}", offer.number("takeover"), kTakeoverVersion);
+    fail("it uses version {} of takeovers, but this program uses {}", offer.number("takeover"), kTakeoverVersion);
   }
   if (offer.descriptors.size() != kMaxTakeoverDescriptors) {
-    fail("it sends {} file descriptors where a server sends {}", offer.descriptors.size(), kMaxTakeoverDescriptors);
+    fail("it sends {} file descriptors, but a server sends {}", offer.descriptors.size(), kMaxTakeoverDescriptors);
   }
   return offer;
 }
@@ -54,7 +54,7 @@ std::optional<Takeover> Takeover::ask(const std::string& path, Times times) {
     takeover.version_ = offer.text("version");
     takeover.generation_ = static_cast<int>(std::clamp<std::int64_t>(offer.number("generation"), 0, 1'000'000));
   } catch (const Error& error) {
-    fail("--takeover-socket {}: nothing is taken over from the process there: {}", path, error.what());
+    fail("--takeover-socket {}: nothing was taken over from the process there: {}", path, error.what());
   }
   takeover.peer_ = std::move(*peer);
   return takeover;
@@ -68,12 +68,12 @@ nlohmann::ordered_json Takeover::serving(const std::string& address) {
   } catch (const Error& error) {
     answer.state = State::kHere;  // the peer is there, but its message is unreadable
   }
-  if (answer.step() == "refusal") fail("process {} serves on: {}", pid_, answer.text("reason"));
+  if (answer.step() == "refusal") fail("process {} continues to serve: {}", pid_, answer.text("reason"));
   // If the other process has gone, this one must serve in any case.
   if (!sent || answer.state == State::kGone) {
-    spdlog::warn("process {}, which served before, has ended without a word", pid_);
+    spdlog::warn("process {}, which served before, has ended without a message", pid_);
   } else if (answer.step() != "released") {
-    spdlog::warn("process {}, which served before, does not say that it accepts no connections any more", pid_);
+    spdlog::warn("process {}, which served before, does not say that it no longer accepts connections", pid_);
   }
   peer_.reset();
   return {

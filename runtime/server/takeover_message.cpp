@@ -124,9 +124,9 @@ TakeoverMessage receive_takeover_message(int socket, std::size_t max_descriptors
   try {
     got.fields = parse_json(text);
   } catch (const Error& error) {
-    fail("it sent {}, which is no message of a takeover: {}", quote(text), error.what());
+    fail("it sent {}, which is not a message of a takeover: {}", quote(text), error.what());
   }
-  if (!got.fields.is_object()) fail("it sent {}, which is no message of a takeover", quote(text));
+  if (!got.fields.is_object()) fail("it sent {}, which is not a message of a takeover", quote(text));
   return got;
 }
 

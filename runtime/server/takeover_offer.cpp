@@ -55,7 +55,7 @@ void TakeoverOffer::run() {
       if (peer && serve(peer.get())) return;
     }
   } catch (const std::exception& error) {
-    spdlog::error("no process can take over from this one any more: {}", error.what());
+    spdlog::error("no process can take over from this one anymore: {}", error.what());
   }
 }
 
@@ -67,16 +67,16 @@ bool TakeoverOffer::serve(int peer) {
     // It only checked whether a server is here.
     if (request.state == State::kGone || request.state == State::kStopped) return false;
     if (request.state == State::kLate) fail("process {} connected and asked for nothing", pid);
-    if (request.step() != "request") fail("'{}' is not how a takeover begins", request.step());
+    if (request.step() != "request") fail("a takeover does not begin with '{}'", request.step());
     if (!speaks_this_version(request)) {
       fail(
-          "version {} of takeovers is spoken here, and process {} asks for others; end this process, then start that "
-          "one",
+          "this process uses version {} of takeovers, but process {} asks for others; end this process, then start the "
+          "new one",
           kTakeoverVersion, pid);
     }
     return hand_over(peer, pid, request.text("version"), begin);
   } catch (const std::exception& error) {
-    spdlog::warn("a takeover was refused, and this process serves on: {}", error.what());
+    spdlog::warn("a takeover was refused, and this process continues to serve: {}", error.what());
     send_takeover_refusal(peer, error.what());
     return false;
   }
@@ -84,7 +84,7 @@ bool TakeoverOffer::serve(int peer) {
 
 bool TakeoverOffer::hand_over(int peer, pid_t pid, const std::string& version, Clock::time_point begin) {
   const FileDescriptor listener = server_.listener();
-  if (!listener) fail("this process is about to end, and listens no more");
+  if (!listener) fail("this process is about to end and no longer listens");
   const int descriptors[] = {listener.get(), socket_.fd()};
   const nlohmann::json offer = {{"takeover", kTakeoverVersion},
                                 {"step", "offer"},
@@ -100,7 +100,7 @@ bool TakeoverOffer::hand_over(int peer, pid_t pid, const std::string& version, C
   if (answer.state == State::kLate) fail("process {} got the listening socket and did not serve in time", pid);
   if (answer.state == State::kGone) fail("process {} ended before it served", pid);
   if (answer.step() == "refusal") fail("process {} gave up: {}", pid, answer.text("reason"));
-  if (answer.step() != "serving") fail("process {} said '{}', not that it serves", pid, answer.step());
+  if (answer.step() != "serving") fail("process {} sent '{}' instead of saying that it serves", pid, answer.step());
   server_.hand_over();
   send_takeover_message(peer, {{"step", "released"}});
   socket_.handed_over();

@@ -48,11 +48,11 @@ void check_takeover_path(const std::string& path) {
   const auto found = find_file(path);
   if (!found) return;
   if (!S_ISSOCK(found->st_mode)) {
-    fail("--takeover-socket {}: a file that is no socket lies there; give another path", path);
+    fail("--takeover-socket {}: a file that is not a socket is there; give another path", path);
   }
   if (found->st_uid != ::geteuid()) {
     fail(
-        "--takeover-socket {}: it belongs to user {}, and this process runs as {}; run it as the user who serves, or "
+        "--takeover-socket {}: it belongs to user {}, but this process runs as {}; run it as the user who serves, or "
         "give another path",
         path, found->st_uid, ::geteuid());
   }
@@ -71,9 +71,9 @@ std::optional<FileDescriptor> connect_to_takeover_socket(const std::string& path
     case ECONNREFUSED:
       return std::nullopt;
     case EPROTOTYPE:
-      fail("--takeover-socket {}: another program's socket lies there; give another path", path);
+      fail("--takeover-socket {}: another program's socket is there; give another path", path);
     case EAGAIN:
-      fail("--takeover-socket {}: {} processes wait to take over already", path, kMaxWaiting);
+      fail("--takeover-socket {}: {} processes already wait to take over", path, kMaxWaiting);
     default:
       fail("--takeover-socket {}: cannot connect: {}", path, std::strerror(errno));
   }
@@ -94,7 +94,7 @@ pid_t peer_of_this_user(int socket) {
   ucred peer{};
   socklen_t size = sizeof peer;
   if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) {
-    fail("who is at the other end of a takeover is not known: {}", std::strerror(errno));
+    fail("the process at the other end of a takeover cannot be identified: {}", std::strerror(errno));
   }
   if (peer.uid != ::geteuid()) {
     fail("process {} of user {} and this one of user {} cannot take over from each other; run both as one user",

@@ -11,9 +11,10 @@ boost::asio::ssl::context load_tls(const std::string& certificate, const std::st
                       ssl::context::no_tlsv1 | ssl::context::no_tlsv1_1);
   boost::system::error_code error;
   context.use_certificate_chain_file(certificate, error);
-  if (error) fail("{}: no certificate chain in PEM form can be read from it: {}", certificate, error.message());
+  if (error) fail("{}: it has no certificate chain in PEM form that can be read: {}", certificate, error.message());
   context.use_private_key_file(key, ssl::context::pem, error);
-  if (error) fail("{}: no private key of {} in PEM form can be read from it: {}", key, certificate, error.message());
+  if (error)
+    fail("{}: it has no private key of {} in PEM form that can be read: {}", key, certificate, error.message());
   return context;
 }
 

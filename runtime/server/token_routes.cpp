@@ -9,7 +9,7 @@ namespace {
 std::vector<std::int32_t> tokens_of(const ServedModel& model, const Body& body, const nlohmann::json& json) {
   if (body.find("messages") != nullptr) return model.service.requests("/v1/chat/completions", json).front().prompt;
   const auto text = body.string("prompt");
-  if (!text) fail("prompt is missing; it is the text to tokenize (or send messages)");
+  if (!text) fail("prompt is missing; give the text to tokenize, or messages");
   return model.tokenizer.encode(*text, body.boolean("add_special_tokens").value_or(true));
 }
 

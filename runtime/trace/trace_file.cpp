@@ -104,7 +104,7 @@ void TraceFile::close() {
     if (!pending_.empty()) flush_locked();
     if (::close(std::exchange(fd_, -1)) != 0 && error_ == 0) error_ = errno;
   }
-  if (error_ != 0) fail("{}: the trace could not be written: {}; it is not complete", path_, std::strerror(error_));
+  if (error_ != 0) fail("{}: the trace could not be written: {}; it is incomplete", path_, std::strerror(error_));
 }
 
 }  // namespace mortise

@@ -28,7 +28,7 @@ std::string TrialPage::read_text() const {
 SharedPage::SharedPage(std::string_view order) : file_(::memfd_create("mortise-trial", MFD_CLOEXEC)) {
   const std::size_t size = sizeof(TrialPage) + order.size();
   if (!file_ || ::ftruncate(file_.get(), static_cast<off_t>(size)) != 0) {
-    fail("memory for a trial cannot be had: {}", std::strerror(errno));
+    fail("no memory for a trial: {}", std::strerror(errno));
   }
   map(size);
   new (page_) TrialPage;
@@ -39,7 +39,7 @@ SharedPage::SharedPage(std::string_view order) : file_(::memfd_create("mortise-t
 SharedPage::SharedPage(FileDescriptor made) : file_(std::move(made)) {
   struct stat status {};
   const bool is_file = ::fstat(file_.get(), &status) == 0 && status.st_size >= static_cast<off_t>(sizeof(TrialPage));
-  if (!is_file) fail("this sub-command is for mortise itself, which starts it before a swap");
+  if (!is_file) fail("this sub-command is internal: mortise starts it before a swap");
   map(static_cast<std::size_t>(status.st_size));
   file_.reset();
 }
@@ -50,7 +50,7 @@ SharedPage::~SharedPage() {
 
 void SharedPage::map(std::size_t size) {
   void* const memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file_.get(), 0);
-  if (memory == MAP_FAILED) fail("memory for a trial cannot be had: {}", std::strerror(errno));
+  if (memory == MAP_FAILED) fail("no memory for a trial: {}", std::strerror(errno));
   size_ = size;
   page_ = static_cast<TrialPage*>(memory);
 }

@@ -140,11 +140,11 @@ std::optional<std::string> TrialRequests::difference(const Answers& expected, co
     const std::vector<TokenInfo>&one = expected[i], &other = found[i];
     for (std::size_t at = 0; at < std::min(one.size(), other.size()); ++at) {
       if (same_bits(one[at], other[at])) continue;
-      return fmt::format("choice {} of the trial: its {}th token is {} with them, and {} with the parts that serve", i,
+      return fmt::format("choice {} of the trial: its {}th token is {} with them, but {} with the serving parts", i,
                          at + 1, show(other[at]), show(one[at]));
     }
     if (one.size() != other.size()) {
-      return fmt::format("choice {} of the trial has {} tokens with them, and {} with the parts that serve", i,
+      return fmt::format("choice {} of the trial has {} tokens with them, but {} with the serving parts", i,
                          other.size(), one.size());
     }
   }

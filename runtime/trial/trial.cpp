@@ -68,7 +68,7 @@ class Watch {
     if (seconds(begin_) > limits_.all_s) return fmt::format("the trial has taken longer than {:g} s", limits_.all_s);
     const std::uint64_t most = page_.most_memory.load();
     if (most > 0 && process_memory(process_.id()) > most) {
-      return fmt::format("the trial has taken more memory than {:.1f} GiB, its limit", gib(most));
+      return fmt::format("the trial has used more memory than its limit, {:.1f} GiB", gib(most));
     }
     return std::nullopt;
   }
@@ -89,7 +89,7 @@ bool is_unreadable(const TrialOrder& order, const TrialPage& page) {
 [[noreturn]] void refuse(const TrialOrder& order, const TrialPage& page, const TrialProcess& process,
                          const std::string& what) {
   const std::string line = process.last_line();
-  const std::string text = fmt::format("{}{}{}; it was tried in a process of its own, and nothing has changed",
+  const std::string text = fmt::format("{}{}{}; it was tried in a separate process, and nothing has changed",
                                        last_call(page), what, line.empty() ? "" : fmt::format(" (it said: {})", line));
   if (is_unreadable(order, page)) throw UnreadableScript(text);
   throw Error(text);
@@ -106,7 +106,7 @@ void check_files(const TrialPage& page) {
   if (!report.is_object() || !report.contains("files")) fail("the trial of these parts has left no report");
   for (const auto& [path, hash] : report.at("files").items()) {
     if (hash == nlohmann::json(plugin_file_hash(path))) continue;
-    fail(ErrorCode::kConflict, "{}: has changed while it was tried; ask again", path);
+    fail(ErrorCode::kConflict, "{}: changed during the trial; ask again", path);
   }
 }
 
@@ -129,7 +129,7 @@ TrialOutcome try_parts(const TrialOrder& order, const std::function<bool()>& is_
   std::optional<int> status;
   while (!(status = process.wait(kLook))) {
     if (is_given_up()) {
-      fail(ErrorCode::kUnavailable, "the trial of these parts was given up, and nothing has changed");
+      fail(ErrorCode::kUnavailable, "the trial of these parts was given up; nothing has changed");
     }
     if (const std::optional<std::string> why = watch.look()) {
       process.end();

@@ -22,7 +22,7 @@ namespace {
 constexpr std::size_t kMostWritten = 4096, kMostLine = 200;
 
 [[noreturn]] void fail_to_start(const char* what, int error) {
-  fail(ErrorCode::kUnavailable, "the parts cannot be tried: there is {} to be had: {}", what, std::strerror(error));
+  fail(ErrorCode::kUnavailable, "the parts cannot be tried: there is {}: {}", what, std::strerror(error));
 }
 
 // The file actions and attributes for starting a process.

@@ -171,7 +171,7 @@ class Trial {
     check(engine_);
     const std::optional<std::string> difference = TrialRequests::difference(expected_, found);
     if (difference)
-      fail(ErrorCode::kConflict, "these parts give other tokens, which a swap does not allow: {}", *difference);
+      fail(ErrorCode::kConflict, "these parts give different tokens, which a swap does not allow: {}", *difference);
   }
 
   const TrialOrder& order_;

@@ -100,7 +100,7 @@ def test_damaged_records_are_refused(recorded, tmp_path):
     data, cut = path.read_bytes(), tmp_path / "cut.abi"
     cut.write_bytes(data[:-5])
     process = replay(cut, part)
-    assert process.returncode == 1 and "the last line is cut; copy the whole record" in process.stderr
+    assert process.returncode == 1 and "the last line is incomplete; copy the whole record" in process.stderr
     rng = random.Random(7)
     for _ in range(8):
         at = rng.randrange(len(data) - 1)
@@ -109,12 +109,19 @@ def test_damaged_records_are_refused(recorded, tmp_path):
         assert process.returncode == 1 and "not JSON" in process.stderr, (at, process.stderr)
 
 
+def test_a_record_of_a_scheduler_has_a_list_of_tokens_for_each_event(tmp_path):
+    lines = lines_of(record_of("fcfs", tmp_path))
+    next(line for line in lines if line.get("function") == "events")["in"]["tokens"] = []
+    process = replay(written(tmp_path, lines), "fcfs")
+    assert process.returncode == 1 and "'tokens' is not a list of " in process.stderr
+
+
 @pytest.mark.parametrize("change, text", [
-    (lambda l: [{**l[0], "mortise_abi_record": 2}], "this record is of another version of Mortise"),
-    (lambda l: [{**l[0], "name": "other"}], "which {file} does not have"),
+    (lambda l: [{**l[0], "mortise_abi_record": 2}], "another version of Mortise wrote this record"),
+    (lambda l: [{**l[0], "name": "other"}], "but {file} has no such component"),
     (lambda l: [], "the record is empty"),
-    (lambda l: [l[0], []], "the line is no JSON object"),
-    (lambda l: [{**l[0], "kind": 5}], "'kind' is no text"),
+    (lambda l: [l[0], []], "the line is not a JSON object"),
+    (lambda l: [{**l[0], "kind": 5}], "'kind' is not a text"),
     (lambda l: [l[0]] + l[3:], "call 1 is missing"),
     (lambda l: [l[0], {**l[3], "call": 1}], "comes before 'create'"),
     (lambda l: l[:3] + [{**l[1], "call": 2}], "'create' comes twice"),
@@ -122,8 +129,8 @@ def test_damaged_records_are_refused(recorded, tmp_path):
     (lambda l: l[:3] + [{"call": 2, "function": "nonsense", "in": {}}], "a proposer has no function 'nonsense'"),
     (lambda l: l[:2] + [{**l[2], "result": 9}], "the result of call 1 is missing"),
     (lambda l: broken(l, "observe", num_seqs=-1), "'num_seqs' is -1"),
-    (lambda l: broken(l, "observe", num_seqs=1 << 40), "'num_seqs' is no integer of its range"),
-    (lambda l: broken(l, "observe", token_offsets=[0]), "'token_offsets' is no list of"),
+    (lambda l: broken(l, "observe", num_seqs=1 << 40), "'num_seqs' is not an integer in its range"),
+    (lambda l: broken(l, "observe", token_offsets=[0]), "'token_offsets' is not a list of"),
     (lambda l: broken(l, "observe", token_offsets=None), "'token_offsets' is missing"),
     (lambda l: broken(l, "propose", draft_stride=1 << 30), "'draft_stride' is 1073741824"),
     (lambda l: broken(l, "propose", draft_stride=1 << 24), "'draft_stride' is 16777216 for"),
@@ -143,10 +150,10 @@ def broken(lines, function, **fields):
 
 
 @pytest.mark.parametrize("target, script, text", [
-    ("paged=", NGRAM, "it is of kind attention, whose calls work on device memory"),
-    ("llama=", NGRAM, "it is of kind model, whose calls work on device memory; schedulers and proposers can be recorded"),
+    ("paged=", NGRAM, "it is of kind attention, whose calls use device memory"),
+    ("llama=", NGRAM, "it is of kind model, whose calls use device memory; only schedulers and proposers can be recorded"),
     ("mlp_speculator=", SOURCE / "scripts/mlp_speculator.lua", "it reads hidden rows in device memory, which cannot be recorded"),
-    ("draft_model=", SOURCE / "scripts/demo.lua", "whose answers --record-abi cannot record; record another part"),
+    ("draft_model=", SOURCE / "scripts/demo.lua", "whose results --record-abi cannot record; record another part"),
     ("nowhere/", NGRAM, "cannot be written; check the path and its permissions"),
 ])
 def test_parts_that_cannot_be_recorded_are_refused_by_name(tmp_path, target, script, text):
@@ -158,4 +165,4 @@ def test_parts_that_cannot_be_recorded_are_refused_by_name(tmp_path, target, scr
 
 def test_a_missing_record_is_told(tmp_path):
     process = replay(tmp_path / "none.abi", "ngram")
-    assert process.returncode == 1 and "no record can be read here; check the path" in process.stderr
+    assert process.returncode == 1 and "is not a record that can be read; check the path" in process.stderr

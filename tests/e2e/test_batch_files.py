@@ -67,7 +67,7 @@ def test_a_bad_line_is_told_with_its_number_and_the_rest_runs(tmp_path, line, me
     ({"method": "GET"}, 'method: expected "POST", got "GET"'),
     ({"url": 7}, "url: expected a string, got 7"),
     ({"body": "x"}, 'body: expected a JSON object, got "x"'),
-    ({"body": {"prompt": "a", "stream": True}}, "stream is true; a batch writes whole answers: leave it out"),
+    ({"body": {"prompt": "a", "stream": True}}, "stream is true, but a batch writes whole answers; leave it out"),
 ])
 def test_fields_of_a_batch_line_are_checked(tmp_path, fields, message):
     process, answers = run_files(tmp_path, "batch", json.dumps({**request("r"), **fields}).encode())
@@ -91,7 +91,7 @@ def test_a_file_of_decisions_is_checked_and_continued(tmp_path):
 
 def test_a_batch_line_without_url(tmp_path):
     _, answers = run_files(tmp_path, "batch", b'{"body": {}}')
-    assert "url is missing; it is /v1/completions, /v1/chat/completions, /v1/score or /v1/decisions" in str(answers)
+    assert "url is missing; expected /v1/completions, /v1/chat/completions, /v1/score or /v1/decisions" in str(answers)
 
 
 def test_a_batch_line_that_is_no_object(tmp_path):
@@ -172,7 +172,7 @@ def test_output_that_cannot_be_written_is_named(tmp_path):
     full = run_mortise("score", "-i", source, "-o", "/dev/full")
     assert full.stderr == "mortise: /dev/full: cannot be written: No space left on device\n"
     same = run_mortise("score", "-i", source, "-o", source)
-    assert same.stderr == f"mortise: {source}: is the input and the output; give another -o\n"
+    assert same.stderr == f"mortise: {source}: is both the input and the output; give another -o\n"
     assert [p.returncode for p in (missing, folder, full, same)] == [1, 1, 1, 1]
     assert json.loads(source.read_text()) == score()
 
@@ -184,7 +184,7 @@ def test_one_file_cannot_be_two_things(tmp_path):
     before = target.read_bytes()
     for option in ("--trace", "--record"):
         process = run_mortise("score", "-i", source, "-o", target, option, target)
-        assert process.returncode == 1 and re.search("is (being written already|writing this file)", process.stderr)
+        assert process.returncode == 1 and re.search("is (already writing this file|writing this file)", process.stderr)
         assert target.read_bytes() == before
 
 
@@ -235,7 +235,7 @@ def test_a_signal_ends_a_run_whose_output_nobody_reads(tmp_path):
         time.sleep(1)
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=60) == 128 + signal.SIGTERM
-        assert "output that is no file cannot be continued" in process.stderr.read()
+        assert "output that is not a file cannot be continued" in process.stderr.read()
 
 
 def test_a_run_that_is_halted_while_its_reader_pauses_goes_on(tmp_path):

@@ -89,7 +89,7 @@ def test_servers_that_cannot_be_measured_are_named():
     assert refusal("serve", *sizes, "--url", "ftp://x") == "--url ftp://x: expected http://HOST:PORT"
     assert "cannot be reached: Connection refused; is the server running?" in refusal(
         "serve", *sizes, "--url", "http://127.0.0.1:1")
-    assert "is no address; give a url such as http://127.0.0.1:8000" in refusal("serve", *sizes, "--url", "http://no.host.:1")
+    assert "is not an address; give a url such as http://127.0.0.1:8000" in refusal("serve", *sizes, "--url", "http://no.host.:1")
     assert refusal("decode", "--url", "http://x:1") == "--url: is for the scenario serve"
     with live_server("--max-connections", 1) as other, other.connect():
         assert "the server refused a request: HTTP/1.1 503" in refusal("serve", *sizes, "--url", other.url)
@@ -206,8 +206,8 @@ def test_speculation_of_a_script_has_its_proposers(tmp_path, script):
     (("speculation", "--rates", "1.5"), "--rates 1.5: expected shares from 0 to 1"),
     (("speculation", "--batch", 65), "--batch 65: expected 1 to the scheduler's max_num_seqs 64; raise it with --set scheduler.max_num_seqs=N"),
     (("speculation", "--output", 1), "--output 1: expected 2 or more"),
-    (("speculation", "--trace", "t.json"), "bench speculation: has the sides that it compares, and opens them again and again; leave out --against and --trace"),
-    (("speculation", "--shape", "tiny", "--draft-shape", "7b"), "--draft-shape 7b: no shape of that name; there are tiny, 68m, 160m, 1b, 8b"),
+    (("speculation", "--trace", "t.json"), "bench speculation: compares its own two sides, which it opens several times; leave out --against and --trace"),
+    (("speculation", "--shape", "tiny", "--draft-shape", "7b"), "--draft-shape 7b: no shape has that name; there are tiny, 68m, 160m, 1b, 8b"),
     (("decode", "--rates", "0.5"), "--rates, --draft-tokens and --draft-shape: are for the scenario speculation"),
     (("decode", "--draft-shape", "tiny"), "--rates, --draft-tokens and --draft-shape: are for the scenario speculation"),
 ])
@@ -242,12 +242,12 @@ def test_attention_measures_two_prefixes_by_default(tmp_path):
 @pytest.mark.parametrize("args, text", [
     ((), "bench attention: needs the heads of a model; name one of tiny, 68m, 160m, 1b, 8b with --shape"),
     (("--shape", "tiny", "--batch", 0), "--batch 0: expected 1 to 4096"),
-    (("--shape", "tiny", "--batch", "1,2"), "--batch: several are for decode; give one"),
+    (("--shape", "tiny", "--batch", "1,2"), "--batch: only the scenario decode accepts several; give one"),
     (("--shape", "tiny", "--own", 0), "--own 0: expected 1 to 1048576"),
     (("--shape", "tiny", "--shared", -1), "--shared -1: expected 0 to 1048576"),
-    (("--shape", "tiny", "--batch", 4096, "--own", 1048576), "bench attention: 4096 x (2000 shared + 1048576): these tokens make more than 16777216; take fewer"),
+    (("--shape", "tiny", "--batch", 4096, "--own", 1048576), "bench attention: 4096 x (2000 shared + 1048576): these tokens make more than 16777216; use fewer"),
     (("--shape", "tiny", "--trace", "t.json"),
-     "bench attention: has the sides that it compares, and no engine; leave out --against and --trace"),
+     "bench attention: compares its own two sides and runs no engine; leave out --against and --trace"),
 ])
 def test_what_attention_refuses(args, text):
     assert refusal("attention", *args) == text
@@ -277,7 +277,7 @@ def test_a_shape_is_saved_as_a_checkpoint_that_runs(tmp_path, pipeline):
     process = run_mortise("run", path, "-p", "Once", "--max-tokens", 3, "--ignore-eos", "--temperature", 0)
     assert process.returncode == 0, process.stderr
     assert refusal("decode", "--shape", "tiny", "--save-model", tmp_path / "b") == (
-        "--save-model goes with --shape alone: mortise bench --shape 160m --save-model FOLDER (see mortise bench --help)")
+        "--save-model can only be used with --shape: mortise bench --shape 160m --save-model FOLDER (see mortise bench --help)")
     (tmp_path / "file").write_text("")
     assert refusal("--shape", "tiny", "--save-model", tmp_path / "file/x").startswith(f"--save-model {tmp_path}/file/x: ")
 
@@ -291,25 +291,25 @@ def test_no_temporary_folder_is_left(tmp_path):
     ((), "bench: which scenario? One of decode, prefill, batch, groups, score, startup, limits, speculation, attention, memory, prediction, serve (see mortise bench --help)"),
     (("decode", "a", "b"), "bench: expected a scenario (decode, prefill, batch, groups, score, startup, limits, speculation, attention, memory, prediction, serve) and at most one script, "
                            "got decode a b (see mortise bench --help)"),
-    (("decode", "--shape", "7b"), "--shape 7b: no shape of that name; there are tiny, 68m, 160m, 1b, 8b"),
+    (("decode", "--shape", "7b"), "--shape 7b: no shape has that name; there are tiny, 68m, 160m, 1b, 8b"),
     (("decode", "--shape", "tiny", "--set", "threads=1"),
-     "threads=1: no setting; write PART.OPTION=VALUE, such as device.threads=1 or kv_cache.memory=1GiB"),
+     "threads=1: not a setting; write PART.OPTION=VALUE, such as device.threads=1 or kv_cache.memory=1GiB"),
     (("decode", "--shape", "tiny", "--batch", 257),
-     "--batch 257: the pipeline runs 256 sequences at once; --set scheduler.max_num_seqs=257 makes them more"),
+     "--batch 257: the pipeline runs 256 sequences at once; --set scheduler.max_num_seqs=257 allows more"),
     (("decode", "--shape", "tiny", "--batch", 0), "--batch 0: expected 1 or more"),
     (("decode", "--shape", "tiny", "--output", 1), "--output 1: expected 2 or more"),
     (("decode", "--shape", "tiny", "--prompt", 4000, "--output", 97),
-     "--prompt 4000 and --output 97 make 4097 tokens, and the model takes 4096; ask for fewer"),
+     "--prompt 4000 and --output 97 make 4097 tokens, but the model allows 4096; ask for fewer"),
     (("groups", "--shape", "tiny", "--shared", 4000, "--own", 64, "--output", 33),
-     "--shared 4000, --own 64 and --output 33 make 4097 tokens, and the model takes 4096; ask for fewer"),
-    (("prefill", "--shape", "tiny", "--batch", "1,2"), "--batch: several are for decode; give one"),
+     "--shared 4000, --own 64 and --output 33 make 4097 tokens, but the model allows 4096; ask for fewer"),
+    (("prefill", "--shape", "tiny", "--batch", "1,2"), "--batch: only the scenario decode accepts several; give one"),
     (("limits", "--shape", "tiny"),
-     "bench limits: measures the machine, or the device of a script, alone; leave out --shape, --set, --against and --trace"),
+     "bench limits: measures only the machine or the device of a script; leave out --shape, --set, --against and --trace"),
     (("decode", "--shape", "tiny", "--compare", "x", "--against", "device.threads=1"),
-     "--compare goes with figures, and --against makes pairs; give one of them (see mortise bench --help)"),
+     "--compare compares figures and --against measures pairs; give only one of them (see mortise bench --help)"),
     (("decode", "--shape", "tiny", "--compare", "/no/file"), "--compare /no/file: no such file"),
     (("decode", "--shape", "tiny", "--set", "proposer.max_tokens=2"),
-     "proposer.max_tokens: the pipeline has no proposer; name a script that has one"),
+     "proposer.max_tokens: the pipeline has no proposer; use a script that has one"),
 ])
 def test_mistakes_are_told(args, text):
     assert refusal(*args) == text
@@ -322,12 +322,12 @@ def test_two_scripts_are_one_too_many():
 
 def test_an_instruction_set_that_the_environment_overrides_is_refused():
     assert refusal("decode", "--shape", "tiny", "--set", "device.isa=avx2", env={"MORTISE_ISA": "portable"}) == (
-        "device.isa=\"avx2\": MORTISE_ISA=portable comes before it; unset that variable")
+        "device.isa=\"avx2\": MORTISE_ISA=portable overrides it; unset that variable")
 
 
 def test_a_process_that_does_not_start_well_says_why():
     text = refusal("startup", "--set", "kv_cache.memory=1")
-    assert text.startswith("bench: `mortise run` did not end well: mortise: ")
+    assert text.startswith("bench: `mortise run` failed: mortise: ")
     assert "holds no block of 16 tokens" in text
 
 
@@ -337,7 +337,7 @@ def test_places_that_cannot_be_written_are_named(tmp_path):
     assert process.returncode == 1  # the table was printed before: it took its time to measure
     assert process.stderr == "mortise: --json /no/folder/x.json: cannot be written; check the folder and its permissions\n"
     text = refusal("prefill", *SMALL, *sizes, env={"TMPDIR": "/no/folder", "MORTISE_PLUGIN_COPIES": str(tmp_path)})
-    assert text == "/no/folder: no folder can be made there (No such file or directory); TMPDIR names another place"
+    assert text == "/no/folder: no folder can be made there (No such file or directory); TMPDIR can name another place"
 
 
 def test_a_request_that_the_pipeline_cannot_hold_is_told(tmp_path):

@@ -116,7 +116,7 @@ def test_users_write_no_special_token_through_a_function_of_the_script(ask, chec
     assert spelled > plain
     refused = ask({**user("a"), "chat_template_kwargs": {"x": 1}}, script)
     assert refused["status_code"] == 400
-    assert refused["body"]["error"]["message"].startswith("the script's chat_template takes messages alone")
+    assert refused["body"]["error"]["message"].startswith("the script's chat_template gets the messages only")
 
 
 def test_fields_of_the_body_reach_the_template(ask, checkpoint):
@@ -126,10 +126,10 @@ def test_fields_of_the_body_reach_the_template(ask, checkpoint):
     start = "chat_template line 1: the template refuses these messages: "
     assert told(user("q")) == start + "'1 q True '"
     assert told({**user("q"), "add_generation_prompt": False, "chat_template_kwargs": {"mood": "good"}}) == start + "'1 q False good'"
-    assert told({**user("q"), "chat_template_kwargs": {"messages": []}}) == "chat_template_kwargs: messages is a field of the body; give it there"
+    assert told({**user("q"), "chat_template_kwargs": {"messages": []}}) == "chat_template_kwargs: messages is a field of the body; set it there"
     assert told({**user("q"), "chat_template_kwargs": 5}) == "chat_template_kwargs: expected an object of variables for the template, got 5"
     assert told({**user("q"), "continue_final_message": True, "add_generation_prompt": True}) == (
-        "add_generation_prompt and continue_final_message are both true; the one begins a message, the other goes on with the last")
+        "add_generation_prompt and continue_final_message are both true; the first begins a message, the second continues the last one")
 
 
 def test_a_message_is_continued(ask, jsonl, checkpoint, tmp_path):

@@ -77,9 +77,9 @@ def test_mistakes_are_named(jsonl):
              (dict(choices=["yes", "a much longer answer"], max_tokens=2),
               'choices[1]: "a much longer answer" takes '),
              (dict(choices=["a"], min_tokens=2), 'choices[0]: "a" takes 1 token, fewer than min_tokens (2)'),
-             (dict(choices=["a."], stop="."), 'choices[0]: "a." has the stop string "."'),
-             (dict(choices=["a<|eos|>"]), 'choices[0]: "a<|eos|>" cannot be generated as it is'),
-             (dict(choices=["a"], guided_choice=["a"]), "choices and guided_choice say the same thing"),
+             (dict(choices=["a."], stop="."), 'choices[0]: "a." contains the stop string "."'),
+             (dict(choices=["a<|eos|>"]), 'choices[0]: "a<|eos|>" cannot be generated: after this prompt'),
+             (dict(choices=["a"], guided_choice=["a"]), "choices and guided_choice mean the same; give only one"),
              (dict(structured_outputs={"json": {}}), "structured_outputs: 'json' is not supported")]
     process, answers = jsonl("batch", [line(**fields) for fields, _ in cases])
     assert process.returncode == 1

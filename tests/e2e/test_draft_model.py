@@ -101,7 +101,7 @@ def test_under_rejection_the_fingerprint_knows_the_draft_models_weights(mortise,
 def test_under_rejection_too_little_memory_is_refused(mortise, script):
     text = refused(mortise("run", script(REJECTION.format(max_num_seqs=8, options=", kv_memory = '128KiB'")), "-p", "x"))
     assert "kv_memory of 131072 bytes holds 128 tokens of the draft model in " in text
-    assert "beside the target's KV cache of 512 tokens it is to hold 768" in text and "raise kv_memory to 786432 bytes" in text
+    assert "beside the target's KV cache of 512 tokens it must hold 768" in text and "raise kv_memory to 786432 bytes" in text
 
 
 def test_the_demo_drafts_with_its_own_model(mortise):
@@ -124,7 +124,7 @@ def test_a_tokenizer_of_another_size_is_refused_with_both_sizes(mortise, draftin
     file.write_text(json.dumps(tokenizer))
     text = refused(mortise("run", drafting(path=draft_copy), "-p", "x"))
     assert f"the tokenizer of the draft model in {draft_copy} has 4097 tokens" in text
-    assert "models/demo has 4096" in text and "take a draft model that was made with the target's tokenizer" in text
+    assert "models/demo has 4096" in text and "use a draft model that was made with the target's tokenizer" in text
 
 
 def test_a_tokenizer_of_other_tokens_is_refused_with_the_first_of_them(mortise, drafting, draft_copy):

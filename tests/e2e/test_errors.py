@@ -81,8 +81,8 @@ def test_an_unknown_instruction_set(mortise):
 
 
 @pytest.mark.parametrize("device, attention, message", [
-    ("typeless {}", "blockless {}", "model 'llama': computes in bf16, which device 'typeless' cannot"),
-    ("cpu {}", "inexact {}", "attention 'inexact': is not exact (its rows may depend on their batch), so it cannot be part of a pipeline"),
+    ("typeless {}", "blockless {}", "model 'llama': computes in bf16, which device 'typeless' does not support"),
+    ("cpu {}", "inexact {}", "attention 'inexact': is not exact (a row's result may depend on its batch), so it cannot be part of a pipeline"),
     ("cpu {}", "blockless {}", "attention 'blockless': says that a KV block has 0 bytes"),
 ])
 def test_parts_that_no_pipeline_can_be_made_of(mortise, script, device, attention, message):
@@ -136,7 +136,7 @@ needs_cuda = pytest.mark.skipif(not (BUILD / "cuda.so").exists(), reason="built 
 def test_check_finds_a_type_that_the_device_does_not_compute_in(mortise, script):
     process = mortise("check", script(GPU.format(options="dtype = 'f32'")))
     assert process.returncode == 1
-    assert ("model 'llama': computes in f32, which device 'cuda' cannot; with its option dtype = \"bf16\" it rounds its weights "
+    assert ("model 'llama': computes in f32, which device 'cuda' does not support; with its option dtype = \"bf16\" it rounds its weights "
             "and computes in bf16") in process.stderr
 
 
@@ -144,7 +144,7 @@ def test_check_finds_a_type_that_the_device_does_not_compute_in(mortise, script)
 def test_check_does_not_size_a_gpus_cache_as_the_cpus(mortise, script):
     process = mortise("check", script(GPU.format(options="")))
     assert process.returncode == 0, process.stderr
-    assert "fills what weights and buffers leave of the device's memory: blocks of 16 tokens in 0.06 MiB" in process.stdout
+    assert "fills the device's memory that weights and buffers leave free: blocks of 16 tokens in 0.06 MiB" in process.stdout
     assert "512 MiB" not in process.stdout
 
 
@@ -156,10 +156,10 @@ def test_check_finds_a_draft_model_that_the_device_does_not_compute(mortise, scr
     drafting = GPU.replace("}} }}", "}}, proposer = draft_model {{ path = 'DRAFT'{options_of_draft} }} }}").replace("DRAFT", str(draft))
     process = mortise("check", script(drafting.format(options="", options_of_draft="")))
     assert process.returncode == 1
-    assert "proposer 'draft_model'" in process.stderr and "the draft model: computes in f32, which device 'cuda' cannot; " in process.stderr
+    assert "proposer 'draft_model'" in process.stderr and "the draft model: computes in f32, which device 'cuda' does not support; " in process.stderr
     process = mortise("check", script(drafting.format(options="", options_of_draft=", dtype = 'bf16'")))
     assert process.returncode == 0, process.stderr
     (draft / "config.json").write_text(json.dumps(config | {"head_dim": 48}))
     process = mortise("check", script(drafting.format(options="", options_of_draft="")))
     assert process.returncode == 1
-    assert "proposer 'draft_model'" in process.stderr and "head_dim 48 is not served on cuda" in process.stderr
+    assert "proposer 'draft_model'" in process.stderr and "head_dim 48 is not supported on cuda" in process.stderr

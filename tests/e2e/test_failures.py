@@ -45,8 +45,8 @@ def expected(jsonl, parts, tmp_path):
 
 
 THROWN = "an exception crossed the C ABI: what a rogue says"
-WITHOUT = {"scheduler": "it is not called again, all steps run first come, first served",
-           "proposer": "it is not called again, requests go on without its drafts"}
+WITHOUT = {"scheduler": "it will not be called again; all steps run first come, first served",
+           "proposer": "it will not be called again; requests continue without its drafts"}
 
 
 @pytest.mark.parametrize("kind, function", [("scheduler", "plan"), ("scheduler", "events"), ("proposer", "propose"),
@@ -65,10 +65,10 @@ def test_a_part_that_fails_is_dropped_and_no_request_is_lost(jsonl, parts, expec
 
 
 @pytest.mark.parametrize("kind, function, consequence", [
-    ("scheduler", "events", "it does not know of these sequences or ends"),
+    ("scheduler", "events", "it will not be told of these sequences or ends again"),
     ("scheduler", "plan", "the step runs first come, first served"),
-    ("proposer", "propose", "the step goes on without its drafts"),
-    ("proposer", "observe", "the step goes on without its drafts"),
+    ("proposer", "propose", "the step continues without its drafts"),
+    ("proposer", "observe", "the step continues without its drafts"),
 ])
 def test_a_failure_that_comes_again_is_logged_once_and_counted(jsonl, parts, expected, kind, function, consequence):
     name = {"scheduler": "rogue", "proposer": "rogue_proposer"}[kind]
@@ -120,7 +120,7 @@ def test_without_an_attention_the_run_ends_and_can_go_on(jsonl, parts, expected,
     assert process.returncode == 3
     assert 1 <= len(answers) < 40 and choices(answers) == expected[: len(answers)]  # no line says that it failed
     reason = f"attention 'rogue_attention': plan: {text} (INTERNAL)"
-    end = f"cannot go on: {reason} ({len(answers)} lines are done; run the same command again to go on)"
+    end = f"cannot continue: {reason} ({len(answers)} lines are done; run the same command again to continue)"
     assert end in process.stderr and process.stderr.count(reason) <= 2, process.stderr  # the log and the end
     assert not calls.exists(), calls.read_text()
     assert "sequences," not in process.stderr  # what destroy would say
@@ -164,7 +164,7 @@ def test_an_exception_in_supports_is_the_reason_of_a_refusal(mortise, parts):
 def test_an_exception_at_the_end_is_logged(jsonl, parts, expected, function):
     process, answers = jsonl("batch", requests(), parts(proposer=f"rogue_proposer {{ ['in'] = '{function}' }}"))
     assert process.returncode == 0 and choices(answers) == expected
-    assert f"proposer 'rogue_proposer' (rogue.so): {function}: {THROWN} (INTERNAL); the instance is not called again" in process.stderr
+    assert f"proposer 'rogue_proposer' (rogue.so): {function}: {THROWN} (INTERNAL); the instance will not be called again" in process.stderr
 
 
 def test_a_proposer_without_a_maximum_is_told_what_it_lacks(mortise, parts):
@@ -187,7 +187,7 @@ def test_an_attention_without_windows_is_refused_where_the_model_has_them(mortis
     (folder / "config.json").write_text(json.dumps(config))
     process = mortise("run", parts(attention="windowless {}", model=folder), "-p", "x")
     assert process.returncode == 1
-    assert "attention 'windowless': has no sliding windows (MORTISE_CAP_SLIDING_WINDOW), and model 'llama' has them in" in process.stderr
+    assert "attention 'windowless': has no sliding windows (MORTISE_CAP_SLIDING_WINDOW), but model 'llama' needs them in" in process.stderr
     assert mortise("run", parts(model=folder), "-p", "x", "--max-tokens", "2").returncode == 0
     assert mortise("run", parts(attention="windowless {}"), "-p", "x", "--max-tokens", "2").returncode == 0
 
@@ -223,4 +223,4 @@ def test_a_call_that_takes_too_long_is_reported_and_so_is_its_return(parts, tmp_
 def test_a_call_limit_that_is_no_number_is_refused(mortise, parts):
     process = mortise("check", parts(), env={"MORTISE_CALL_LIMIT": "soon"})
     assert process.returncode == 1
-    assert "MORTISE_CALL_LIMIT is 'soon'; expected seconds" in process.stderr
+    assert "MORTISE_CALL_LIMIT is 'soon'; expected a number of seconds" in process.stderr

@@ -119,7 +119,7 @@ def test_later_starts_read_the_hash_from_the_cache(model, header, tmp_path, mort
     inode = sidecar.stat().st_ino
     assert header(model, env) == first and sidecar.stat().st_ino == inode
     process = mortise("run", pipeline(path=model), "-p", "Once", "--max-tokens", 1, env={**env, "MORTISE_LOG": "debug"})
-    assert f"{sidecar}: has the hash of the weights, which are not read for it" in process.stderr
+    assert f"{sidecar}: has the hash of the weights, so they are not read again" in process.stderr
     for damaged in (b"", kept[:40], kept.replace(first[1]["weights"].encode(), b"0" * 32)):
         sidecar.write_bytes(damaged)
         assert header(model, env) == first

@@ -61,30 +61,30 @@ def test_folders_that_are_no_checkpoint_say_what_is_missing(mortise, checkpoint,
         assert process.returncode == 1 and process.stderr.count("\n") == 1
         return process.stderr
 
-    assert "has no config.json, so it is no Hugging Face checkpoint" in error(tmp_path)
+    assert "has no config.json, so it is not a Hugging Face checkpoint" in error(tmp_path)
     assert "has no tokenizer.json; download it with the checkpoint" in error(checkpoint("a", ["tokenizer.json"]))
     text = error(checkpoint("b", config={"model_type": "gemma9", "architectures": ["Gemma9ForCausalLM"]}))
-    assert "no model plugin serves a checkpoint of model type 'gemma9' (Gemma9ForCausalLM); " in text
+    assert "no model plugin supports a checkpoint of model type 'gemma9' (Gemma9ForCausalLM); " in text
     assert "is not one of llama, mistral, qwen2, qwen3" in text and "opt: " in text and "gpt2: " in text
     gguf = checkpoint("c", ["model.safetensors"])
     (gguf / "model.Q4.gguf").write_bytes(b"GGUF")
-    assert "has 'model.Q4.gguf', and GGUF files are not supported" in error(gguf)
+    assert "has 'model.Q4.gguf', but GGUF files are not supported" in error(gguf)
     (gguf / "config.json").unlink()
-    assert "and GGUF files are not supported" in error(gguf)
+    assert "but GGUF files are not supported" in error(gguf)
     assert "GGUF files are not supported; give the folder" in error(gguf / "model.Q4.gguf")
     pickle = checkpoint("d", ["model.safetensors"])
     (pickle / "pytorch_model.bin").write_bytes(b"x")
     assert "weights in pickle files (.bin, .pth, .pt) are not supported: load" in error(pickle)
     assert "weights in pickle files (.bin, .pth, .pt) are not supported; load the model with transformers, save it" in (
         error(pickle / "pytorch_model.bin"))
-    assert "is a file of a checkpoint; give the folder that it lies in" in error(DEMO / "config.json")
-    assert "no such script, nor a checkpoint's folder; check the path" in error(tmp_path / "nothing")
+    assert "is a file of a checkpoint; give the folder that contains it" in error(DEMO / "config.json")
+    assert "no such script, and not a checkpoint's folder; check the path" in error(tmp_path / "nothing")
 
 
 def test_print_script_wants_a_folder(mortise):
     for args in ([], [SOURCE / "scripts/demo.lua"]):
         process = mortise("run", "--print-script", *args)
-        assert process.returncode == 2 and "--print-script goes with a checkpoint's folder" in process.stderr
+        assert process.returncode == 2 and "--print-script needs a checkpoint's folder" in process.stderr
 
 
 def test_a_prompt_from_standard_input(mortise):
@@ -128,6 +128,6 @@ def test_batch_refuses_what_it_does_not_serve_and_names_what_it_does_not_know_on
         line(tools=[{"type": "function", "function": {"name": "f"}}]), line(messages=[{"role": "wizard", "content": "x"}]),
         line(tempreature=0), line(tempreature=1, tool_choice="none", tools=[])])
     assert [a["response"]["status_code"] for a in answers] == [400, 400, 200, 200]
-    assert answers[0]["response"]["body"]["error"]["message"].startswith("tools is not served")
+    assert answers[0]["response"]["body"]["error"]["message"].startswith("tools is not supported")
     assert "role 'wizard' is not one of" in answers[1]["response"]["body"]["error"]["message"]
     assert process.stderr.count("unknown fields are ignored: tempreature (did you mean 'temperature'?)") == 1

@@ -77,7 +77,7 @@ def test_a_draft_model_that_does_not_fit_is_refused_as_of_draft_model(recorded, 
     (copy / "tokenizer.json").write_text(json.dumps(tokenizer))
     text = refused(recorded, script, copy)
     assert f"the tokenizer of the draft model in {copy} has 4097 tokens" in text
-    assert "take a draft model that was made with the target's tokenizer" in text
+    assert "use a draft model that was made with the target's tokenizer" in text
 
 
 def test_an_empty_path_is_no_path(recorded, script):

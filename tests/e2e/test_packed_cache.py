@@ -88,7 +88,7 @@ def test_damage_is_told_and_mended(model, answer):
         file.write_bytes(good[:at] + bytes([good[at] ^ 0x10]) + good[at + 1:])
         found, said = answer(model, CACHE)
         assert found == without
-        assert str(file) in said and "it is not used, and made anew" in said, at
+        assert str(file) in said and "it is not used; a new one will be written" in said, at
         assert file.read_bytes() == good
     file.write_bytes(good[:len(good) // 3])
     found, said = answer(model, CACHE)
@@ -111,7 +111,7 @@ def test_a_weight_that_changed_is_served_although_the_file_looks_the_same(model,
     os.utime(weights, ns=(times.st_atime_ns, times.st_mtime_ns))
     settle()
     changed, said = answer(model, CACHE)
-    assert "was made of other weights, or by another version" in said
+    assert "was made from other weights, or by another version" in said
     assert changed == answer(model)[0]
     assert changed[0] != old[0]
 
@@ -153,7 +153,7 @@ def test_what_a_killed_start_left_is_removed(model, answer):
     assert files(model) == ["mortise-cpu-bf16.packed"] and "packed" not in said
 
 
-KEEPS_NONE = "keeps no packed weights of it at this start: its weights are in no file, or one was changed less than a tenth of a second before"
+KEEPS_NONE = "keeps no packed weights of it at this start: its weights are not in files, or a file was changed less than a tenth of a second ago"
 
 
 def test_a_checkpoint_that_is_being_changed_is_told_and_keeps_none(model, answer, pipeline):

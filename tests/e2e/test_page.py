@@ -416,11 +416,11 @@ def test_a_refused_swap_says_why_and_changes_nothing(driver):
 def test_the_admin_key_is_sent_and_kept_nowhere(driver):
     with live_server(env={"MORTISE_ADMIN_KEY": "of-the-admin"}) as running:
         page = Page(driver, running.url)
-        page.wait("what is missing", lambda: "wants an admin key" in page.text("#events_words"))
+        page.wait("what is missing", lambda: "needs an admin key" in page.text("#events_words"))
         page.driver.execute_script(SPY)
         fill_swap(page, "scheduler", "prefix_group", '{"max_num_seqs": 8}')
         state, words = outcome_of_swap(page)
-        assert state == "bad" and "wants an admin key" in words
+        assert state == "bad" and "needs an admin key" in words
         page.driver.execute_script("document.getElementById('outcome').textContent = ''")
         fill_swap(page, "scheduler", "prefix_group", '{"max_num_seqs": 8}', key="of-the-admin")
         state, words = outcome_of_swap(page)

@@ -29,16 +29,16 @@ def test_the_same_proposer_on_both_sides_is_as_good_as_itself(mortise):
     process = bench(mortise, "ngram.so")
     assert process.returncode == 0, process.stderr
     lines = process.stdout.splitlines()
-    assert lines[0] == "proposer 'ngram' beside proposer 'ngram' (built in); medians of 1 rounds in turn"
+    assert lines[0] == "proposer 'ngram' beside proposer 'ngram' (built in); medians of 1 alternating rounds"
     tokens = next(line for line in lines if line.startswith("tokens a step")).split()
     assert float(tokens[-3]) > 1.5 and tokens[-3] == tokens[-2] and tokens[-1] == "1.00"
 
 
 @pytest.mark.parametrize("plugin, args, text", [
-    ("nowhere.so", [], "nowhere.so is no file; name the .so that your build made"),
-    ("llama.so", [], "plugin bench measures no model: `mortise bench` measures one in a pipeline"),
+    ("nowhere.so", [], "nowhere.so is not a file; name the .so that your build made"),
+    ("llama.so", [], "plugin bench does not measure a model: `mortise bench` measures one in a pipeline"),
     ("ngram.so", ["--component", "fcfs"], "has no component 'fcfs'"),
-    ("ngram.so", ["--options", "[1]"], "--options: [1] is no JSON object"),
+    ("ngram.so", ["--options", "[1]"], "--options: [1] is not a JSON object"),
     ("tests/unit/conformance/broken/broken_scheduler.so", ["--options", '{"defect": "aborts"}'],
      "scheduler 'broken_scheduler': crashes with ABRT"),
 ])

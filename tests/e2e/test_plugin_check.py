@@ -69,12 +69,12 @@ def test_a_case_runs_alone_and_again(mortise):
 
 @pytest.mark.parametrize("args, text", [
     ((), "name a plugin file, or --list"),
-    (("{plugin}x",), "fcfs.sox is no file; name the .so that your build made"),
+    (("{plugin}x",), "fcfs.sox is not a file; name the .so that your build made"),
     (("{plugin}", "--case", "scheduler.nothing"), "there is no case 'scheduler.nothing'; --list shows all"),
     (("{plugin}", "--component", "other"), "has no component 'other'"),
     (("{plugin}", "--options", "{{"), "--options"),
-    (("{plugin}", "--options", "[]"), "is no JSON object"),
-    (("{plugin}", "--reproduce", "nonsense"), "is no line of a report"),
+    (("{plugin}", "--options", "[]"), "is not a JSON object"),
+    (("{plugin}", "--reproduce", "nonsense"), "is not a line of a report"),
 ])
 def test_mistakes_are_told(mortise, args, text):
     process = mortise("plugin", "check", *[arg.format(plugin=BUILD / "fcfs.so") for arg in args])

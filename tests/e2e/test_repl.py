@@ -43,31 +43,31 @@ def test_an_error_is_told_with_its_line_and_the_rest_runs(talk, mortise):
     process = talk(f"{GREEDY}/nope\nOnce upon a time\n/set temperature hot\n", code=1)
     assert process.stdout == completion(mortise, "Once upon a time")
     errors = [line for line in process.stderr.splitlines() if line.startswith("mortise: ")]
-    assert errors == ["mortise: line 3: unknown command /nope; /help lists them, // sends text that begins with /",
+    assert errors == ["mortise: line 3: unknown command /nope; /help lists all commands, and // sends text that begins with /",
                       "mortise: line 5: temperature: expected a number, got \"hot\""]
 
 
 @pytest.mark.parametrize("line, text", [
-    ("/sett top_p 1", "unknown command /sett; did you mean '/set'? /help lists them, // sends text that begins with /"),
+    ("/sett top_p 1", "unknown command /sett; did you mean '/set'? /help lists all commands, and // sends text that begins with /"),
     ("/set temprature 1", "unknown field 'temprature'; did you mean 'temperature'? there are temperature, top_p,"),
     ("/set top_p 7", "top_p is 7; it must be above 0 and at most 1"),
     ("/seed many", "seed: expected an integer of 64 bits, got \"many\""),
-    ("/chat off", "/chat takes 'clear' or nothing, got 'off'; /complete ends the chat"),
-    ("/complete now", "/complete takes no argument, got 'now'"),
-    ("/clear all", "/clear takes no argument, got 'all'"),
-    ("/stats all", "/stats takes no argument, got 'all'"),
-    ("/quit now", "/quit takes no argument, got 'now'"),
-    ("/score a b", "/score takes two texts with a bar between them, as in: /score The sky is | blue"),
-    ("/score a |", "/score: there is nothing to score behind the bar"),
-    ("/help nothing", "unknown command /nothing; /help lists them"),
+    ("/chat off", "/chat can be followed by 'clear' or nothing, got 'off'; /complete ends the chat"),
+    ("/complete now", "/complete has no arguments, got 'now'"),
+    ("/clear all", "/clear has no arguments, got 'all'"),
+    ("/stats all", "/stats has no arguments, got 'all'"),
+    ("/quit now", "/quit has no arguments, got 'now'"),
+    ("/score a b", "/score needs two texts with a bar between them, as in: /score The sky is | blue"),
+    ("/score a |", "/score: there is nothing to score after the bar"),
+    ("/help nothing", "unknown command /nothing; /help lists all commands"),
     ("/plugins pagd", "unknown plugin 'pagd'; did you mean 'paged'?"),
-    ("/proposer fcfs", "proposer is to be a proposer, but 'fcfs' is a scheduler"),
+    ("/proposer fcfs", "proposer must be a proposer, but 'fcfs' is a scheduler"),
     ("/proposer nothing", "unknown plugin 'nothing'; in "),
-    ("/proposer ngram max 4", "'max' is no option; options are written name=value"),
-    ("/save", "/save takes the name of a file, as in: /save story.json"),
-    ("/save! ", "/save! takes the name of a file, as in: /save! story.json"),
+    ("/proposer ngram max 4", "'max' is not an option; options are written name=value"),
+    ("/save", "/save needs the name of a file, as in: /save story.json"),
+    ("/save! ", "/save! needs the name of a file, as in: /save! story.json"),
     ("/save /nowhere/a.json", "/nowhere/a.json: cannot be written: No such file or directory"),
-    ("/load", "/load takes the name of a file that /save wrote"),
+    ("/load", "/load needs the name of a file that /save wrote"),
     ("/load /nowhere.json", "/nowhere.json: no such file"),
     ("/load /dev/zero", "/dev/zero: is not a file"),
 ])
@@ -91,7 +91,7 @@ def test_entries_of_several_lines(talk, mortise):
 
 @pytest.mark.parametrize("lines, text", [
     ('"""\nhalf', 'in a block: its closing line of """ is missing'),
-    ("half \\", "behind a backslash: a line is missing"),
+    ("half \\", "a line is missing after a backslash"),
 ])
 def test_half_an_entry_is_not_sent(talk, lines, text):
     process = talk(lines, code=1)
@@ -124,7 +124,7 @@ def test_choices_bind_the_answer(talk):
 
 def test_a_seed_gives_the_same_answer_again(talk):
     process = talk("/set max_tokens 30\n/set temperature 1\n/seed 7\nOnce\n/seed\nOnce\n/seed none\nOnce\n/seed\n")
-    assert "seed is 7\n" in process.stderr and "no seed: each answer draws one and tells it" in process.stderr
+    assert "seed is 7\n" in process.stderr and "no seed: each answer draws one and shows it" in process.stderr
     seeds = re.findall(r"; seed (\d+)$", process.stderr, re.MULTILINE)
     assert seeds[:2] == ["7", "7"] and seeds[2] != "7"
     again = talk("/set max_tokens 30\n/set temperature 1\n/seed 7\nOnce\n").stdout
@@ -174,7 +174,7 @@ def test_score_needs_something_before_the_bar(talk, pipeline, tmp_path):
     tokenizer["post_processor"] = None  # which puts a first token before every text
     (model / "tokenizer.json").write_text(json.dumps(tokenizer))
     process = talk("/score | a\n", pipeline(path=model), code=1)
-    assert "mortise: line 1: /score: there is no text before the bar; the first token needs one before it" in process.stderr
+    assert "mortise: line 1: /score: there is no text before the bar; the first token needs a token before it" in process.stderr
     assert "sum of " in talk("/score | a\n").stderr
 
 
@@ -259,7 +259,7 @@ def test_several_proposers_are_swapped_in(talk, mortise):
     assert "the pipeline has lookback, ngram\n" in process.stderr
 
 
-LEGEND = "[accepted drafts] <bonus token behind them> {token in the place of a rejected draft} no draft\n"
+LEGEND = "[accepted drafts] <bonus token behind them> {token in place of a rejected draft} no draft\n"
 
 
 def test_drafts_stand_between_brackets_where_there_are_no_colours(talk, mortise, always_drafting):
@@ -297,8 +297,8 @@ def test_a_trace_is_begun_and_ended(talk, tmp_path):
     errors = [line for line in process.stderr.splitlines() if line.startswith("mortise: ")]
     assert errors == [
         "mortise: line 10: no trace is being written; /trace FILE begins one",
-        f"mortise: line 12: a trace is being written to {file} already; end it first",
-        f"mortise: line 14: {taken}: exists; a trace takes the name of a new file",
+        f"mortise: line 12: a trace is already being written to {file}; end it first",
+        f"mortise: line 14: {taken}: exists already; give a trace the name of a new file",
         "mortise: line 15: /nowhere/a.json: the trace cannot be written: No such file or directory; name a file in an "
         "existing folder"]
     assert process.stderr.count(f"the trace is in {file}; open it in ") == 2
@@ -351,13 +351,13 @@ def test_a_diff_shows_the_first_token_that_differs(talk, mortise):
 
 
 @pytest.mark.parametrize("line, why", [
-    ("/diff", "0 sets of parts are given, and /diff compares two; write /diff A B"),
+    ("/diff", "0 sets of parts are given, but /diff compares two; write /diff A B"),
     ("/diff now now now", "3 sets of parts are given"),
     ('/diff "attention pagd"', "did you mean 'paged'?"),
-    ("/diff \"kv_cache {dtype = 'int8'}\"", "B: these parts would give other tokens"),
+    ("/diff \"kv_cache {dtype = 'int8'}\"", "B: these parts would give different tokens"),
     ("/diff /nowhere.lua", "/nowhere.lua"),
     ("/diff 'attention paged", "a ' is not closed"),
-    ("/show tokens", "/show takes 'drafts on' or 'drafts off', got 'tokens'"),
+    ("/show tokens", "/show must be followed by 'drafts on' or 'drafts off', got 'tokens'"),
     ("/swap proposer first_of {lookback {}, lookback {}}", "first_of has 'lookback' twice"),
 ])
 def test_a_diff_that_cannot_be_made_changes_nothing(talk, mortise, line, why):
@@ -374,7 +374,7 @@ def test_a_diff_needs_a_prompt(talk):
 @pytest.mark.parametrize("line, why", [("/swap", ""), ("/swap scheduler fcsf", "did you mean 'fcfs'?"),
                                        ("/swap attention cascade {block_size = 17}", "block_size"),
                                        ("/swap attention cascade {block_size", "options of attention"),
-                                       ("/swap kv_cache {dtype = 'int8'}", "these parts would give other tokens")])
+                                       ("/swap kv_cache {dtype = 'int8'}", "these parts would give different tokens")])
 def test_a_swap_that_is_refused_changes_nothing(talk, line, why):
     code = 1 if why else 0
     process = talk(f"{GREEDY}{line}\n/swap\n", code=code)
@@ -434,7 +434,7 @@ def test_a_proposer_that_cannot_be_opened_leaves_the_old_one(talk, mortise, prop
 def test_a_proposer_that_fails_to_open_says_that_the_pipeline_goes_on(talk):
     process = talk("/proposer lookback notes=/nowhere/x\n", env=LOOKBACK, code=1)
     assert "/nowhere/x: no such file" in process.stderr
-    assert "the pipeline goes on as it was (proposer: draft_model " in process.stderr
+    assert "the pipeline continues as it was (proposer: draft_model " in process.stderr
 
 
 def test_a_dialogue_is_saved_and_loaded(talk, tmp_path):
@@ -461,7 +461,7 @@ def test_a_file_is_written_over_only_when_told(talk, tmp_path):
     file = tmp_path / "a.json"
     file.write_text("mine")
     process = talk(f"/save {file}\n", code=1)
-    assert f"{file}: exists; /save! {file} writes over it" in process.stderr
+    assert f"{file}: exists already; /save! {file} overwrites it" in process.stderr
     assert file.read_text() == "mine"
     talk(f"/save! {file}\n/save {file}\n/save\n")  # its own file now
     assert json.loads(file.read_text())["messages"] == []
@@ -500,7 +500,7 @@ def test_a_prompt_over_the_limit_is_refused_and_the_dialogue_stays(talk, pipelin
     assert len(errors) == 3, process.stderr
     for error in errors[:2]:
         assert "exceeds max_model_len 64; shorten it or raise max_model_len" in error
-    assert re.search(r"line 7: the dialogue has \d+ tokens with this message, and max_model_len is 64; the message was not "
+    assert re.search(r"line 7: with this message the dialogue has \d+ tokens, but max_model_len is 64; the message was not "
                      r"sent. /chat clear begins a new dialogue", errors[2])
     assert [m["content"] for m in json.loads(file.read_text())["messages"]][:1] == ["Hello"]
     assert len(json.loads(file.read_text())["messages"]) == 2
@@ -541,7 +541,7 @@ def test_flags_for_one_prompt_are_refused_without_one(mortise):
     for flags in (["--json"], ["--logprobs", 2], ["--chat"], ["-n", 2]):
         process = mortise("run", *flags, stdin="Once\n")
         assert process.returncode == 2
-        assert "--json, --logprobs, --chat and -n go with one prompt: -p PROMPT" in process.stderr
+        assert "--json, --logprobs, --chat and -n need one prompt: -p PROMPT" in process.stderr
 
 
 def test_a_wrong_flag_is_an_error_before_the_dialogue(mortise):

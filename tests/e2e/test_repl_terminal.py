@@ -201,7 +201,7 @@ def test_a_history_that_cannot_be_written_is_said_once(terminal, state):
         screen.expect(rf"seed is {number}\r\n> $")
     screen.send(CTRL_D)
     assert screen.wait() == 0
-    assert screen.raw.count(b"mortise: the history is not kept: ") == 1
+    assert screen.raw.count(b"mortise: the history is not saved: ") == 1
 
 
 def test_a_history_of_somebody_else_does_no_harm(terminal, home):
@@ -264,7 +264,7 @@ def test_ctrl_c_ends_a_diff_and_the_parts_come_back(terminal):
     screen.line("/diff now 'attention cascade {block_size = 64}'")
     screen.expect(r"block_size = 64}'\r\n")
     screen.send(CTRL_C)
-    screen.expect(r"stopped; the parts are those of before\r\n")
+    screen.expect(r"stopped; the parts are unchanged\r\n")
     screen.expect(r"> $")
     screen.line("/swap")
     screen.expect(r"attention: paged block_size=16\r\n")
@@ -279,7 +279,7 @@ GREEN, CYAN, YELLOW = b"\x1b[30;42m", b"\x1b[30;46m", b"\x1b[30;43m"
 def test_drafts_have_shades_on_a_terminal(terminal, always_drafting):
     screen = terminal(always_drafting, max_tokens=40)
     screen.line("/show drafts")
-    screen.expect(r"drafts are shown[^\n]*\r\naccepted drafts bonus token behind them token in the place of a rejected draft no draft\r\n> $")
+    screen.expect(r"drafts are shown[^\n]*\r\naccepted drafts bonus token behind them token in place of a rejected draft no draft\r\n> $")
     assert all(colour in screen.raw for colour in (GREEN, CYAN, YELLOW))
     begin = len(screen.raw)
     screen.line("Once upon a time")
@@ -295,7 +295,7 @@ def test_drafts_have_shades_on_a_terminal(terminal, always_drafting):
 def test_without_colours_drafts_stand_between_brackets(terminal, always_drafting, env):
     screen = terminal(always_drafting, env=env, max_tokens=40)
     screen.line("/show drafts")
-    screen.expect(r"\[accepted drafts\] <bonus token behind them> {token in the place of a rejected draft} no draft\r\n> $")
+    screen.expect(r"\[accepted drafts\] <bonus token behind them> {token in place of a rejected draft} no draft\r\n> $")
     screen.line("Once upon a time")
     screen.expect(r"\[[^]]*\]")
     answered(screen)

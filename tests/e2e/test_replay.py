@@ -233,7 +233,7 @@ def test_a_hostile_line_is_told_with_its_number(recorded, mortise, line, message
 
 @pytest.mark.parametrize("content, message", [
     ("", "is empty; a request log begins with a header"),
-    ("{}\n", "is no request log, as --record writes it: line 1 is no header"),
+    ("{}\n", "is not a request log, as --record writes it: line 1 is not a header"),
     ('{"mortise_log": 2}\n', "line 1: mortise_log is 2; this program reads version 1"),
     ('{"mortise_log": 1}\n', "line 1: pipeline is missing"),
 ])
@@ -264,7 +264,7 @@ def test_a_log_is_continued_and_what_is_no_log_left_alone(recorded, jsonl, morti
     notes.write_text("mine")
     process = mortise("run", "-p", "Hello", "--max-tokens", 2, "--record", notes)
     assert process.returncode == 1
-    assert process.stderr == f"mortise: {notes}: is no request log; give --record a new file, or a log to continue\n"
+    assert process.stderr == f"mortise: {notes}: is not a request log; give --record a new file, or a log to continue\n"
     assert notes.read_text() == "mine"
 
 
@@ -292,7 +292,7 @@ def test_named_pipelines_are_recorded_and_replayed_by_name(tmp_path, jsonl, scri
     named_otherwise = script(f"return {{ a = {part % ''}, b = {part % ''} }}", "other.lua")
     process = mortise("replay", log, named_otherwise)
     assert process.returncode == 1
-    assert re.search(r'line 1: model "(large|small)" is not one of the script\'s pipelines: a, b', process.stderr)
+    assert re.search("line 1: model \"(large|small)\" is not one of the script's pipelines: a, b", process.stderr)
 
 
 def test_kill_9_leaves_a_log_that_replays(tmp_path, pipeline, mortise):
@@ -330,7 +330,7 @@ def test_a_log_that_cannot_be_written_is_an_error(tmp_path, mortise):
     assert "none/log: cannot be written: No such file or directory" in process.stderr
     process = mortise("run", "-p", "Hello", "--max-tokens", 1, "--record", "/dev/full")
     assert process.returncode == 1
-    assert process.stderr.endswith("mortise: /dev/full: cannot be written: No space left on device; the log is not "
+    assert process.stderr.endswith("mortise: /dev/full: cannot be written: No space left on device; the log is "
                                    "complete\n")
 
 

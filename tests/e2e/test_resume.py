@@ -15,7 +15,7 @@ import pytest
 
 from conftest import MORTISE, run_mortise
 
-WHAT_TO_DO = "give the input that it was made from, another -o, or --overwrite to start from the beginning"
+WHAT_TO_DO = "give the input that made it, another -o, or --overwrite to start from the beginning"
 
 
 def batch_lines(count=24, max_tokens=40):
@@ -135,7 +135,7 @@ def test_lines_that_moved_are_an_error(done):
 def test_more_results_than_lines_are_an_error(done):
     files, whole = done
     files.source.write_text("".join(line + "\n" for line in files.source.read_text().splitlines()[:5]))
-    expect_refusal(files, f"line 6 is one more than {files.source} has requests")
+    expect_refusal(files, f"line 6 is beyond the last request of {files.source}")
 
 
 @pytest.mark.parametrize("content", [b"my notes", b"my notes\n", b"\x00" * 50, b"{}\n", b"\n[]\n"])
@@ -206,7 +206,7 @@ def test_ctrl_c_writes_what_is_done_and_tells_how_to_go_on(slow, slow_whole, num
     process.send_signal(number)
     _, errors = process.communicate()
     assert process.returncode == code
-    assert errors.splitlines()[-1] == "mortise: batch: stopped; run the same command again to go on where it ended"
+    assert errors.splitlines()[-1] == "mortise: batch: stopped; run the same command again to continue where it ended"
     part = slow.target.read_bytes()
     assert part.endswith(b"\n") and slow_whole.startswith(part) and len(part) < len(slow_whole)
     assert slow.run().returncode == 1
@@ -221,7 +221,7 @@ def test_ctrl_c_ends_a_run_that_waits_for_input():
         process.stdout.readline()  # the run has begun
         process.send_signal(signal.SIGINT)
         assert process.wait() == 130
-        assert process.stderr.read().endswith("mortise: score: stopped; output that is no file cannot be continued\n")
+        assert process.stderr.read().endswith("mortise: score: stopped; output that is not a file cannot be continued\n")
 
 
 def test_the_second_ctrl_c_ends_at_once(tmp_path):
@@ -249,8 +249,8 @@ def test_two_runs_do_not_write_one_file(slow):
     slow.wait_for_lines(first, 1)
     second = slow.run()
     assert second.returncode == 1
-    assert second.stderr == (f"mortise: {slow.target}: this file is being written already, by another run (wait for "
-                             "its end) or by this one (give another file)\n")
+    assert second.stderr == (f"mortise: {slow.target}: another run is already writing this file (wait for "
+                             "its end), or this run is (give another file)\n")
     first.kill()
     first.communicate()
 
@@ -275,7 +275,7 @@ def test_a_full_disk_tells_how_to_go_on(tmp_path):
     done = files.target.read_bytes().count(b"\n")
     assert 0 < done < 23 and process.returncode == 1
     assert errors == (f"mortise: {files.target}: cannot be written: File too large ({done} lines are done; run the same "
-                      "command again to go on)\n")
+                      "command again to continue)\n")
     files.run()
     assert files.target.read_bytes() == whole
 

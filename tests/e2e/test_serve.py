@@ -205,7 +205,7 @@ def test_a_message_without_content_is_refused_but_for_an_assistants(server):
 
 def test_going_on_without_a_stream_is_refused(server):
     status, _, text = server.ask("POST", "/v1/completions", {"prompt": "x"}, {"Last-Event-ID": "1"})
-    assert status == 400 and "Last-Event-ID goes on with a stream" in text
+    assert status == 400 and "Last-Event-ID continues a stream" in text
 
 
 def test_api_keys(tmp_path):

@@ -171,7 +171,7 @@ def test_too_many_connections():
         kept = [running.connect() for _ in range(3)]
         time.sleep(0.2)
         refused = running.send_raw(b"GET /health HTTP/1.1\r\n\r\n")
-        assert statuses(refused) == [503] and b"the server has too many connections; try again" in refused
+        assert statuses(refused) == [503] and b"the server has too many connections; try again later" in refused
         for connection in kept:
             connection.close()
         time.sleep(0.2)
@@ -204,7 +204,7 @@ def test_tls(tmp_path):
 
 
 @pytest.mark.parametrize("arguments, text", [
-    (["--host", "no.such.host.invalid"], "no address of this machine is found"),
+    (["--host", "no.such.host.invalid"], "no address was found"),
     (["--tls-certificate", "/nowhere", "--tls-key", "/nowhere"], "no certificate chain"),
     (["--tls-certificate", "CERTIFICATE", "--tls-key", "/nowhere"], "no private key of"),
     (["--tls-certificate", "CERTIFICATE", "--tls-key", "OTHER_KEY"], "key values mismatch"),
@@ -219,7 +219,7 @@ def test_wrong_options(mortise, tmp_path, arguments, text):
 
 def test_wrong_key_files(mortise, tmp_path):
     keys = tmp_path / "keys"
-    for content, text in [("", "there is no API key"), ("a b\n", "keys:1: an API key is printable ASCII")]:
+    for content, text in [("", "it has no API key"), ("a b\n", "keys:1: an API key must be printable ASCII")]:
         keys.write_text(content)
         assert text in mortise("serve", "--port", "0", "--api-key-file", keys).stderr
 

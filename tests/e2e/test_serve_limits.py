@@ -31,12 +31,12 @@ def server():
 def test_nothing_is_smuggled_behind_another_coding(server, head):
     answer = server.send_raw(head + NEXT)
     assert statuses(answer) == [400]  # two: the next request was taken for one of this client's
-    assert b"is not served; send chunked over HTTP/1.1" in answer
+    assert b"is not supported; send chunked over HTTP/1.1" in answer
 
 
 def test_a_compressed_body_is_status_415(server):
     status, _, text = server.ask("POST", "/v1/completions", SMALL, {"Content-Encoding": "gzip"})
-    assert status == 415 and "is not served; send the body as it is" in text
+    assert status == 415 and "is not supported; send the body uncompressed" in text
 
 
 def test_a_url_with_its_host(server):
@@ -55,7 +55,7 @@ def test_bodies_of_requests_that_have_none_take_no_memory(server):
     for connection in waiting:
         connection.close()
     _, _, text = server.ask("GET", "/health", body="x")
-    assert "GET of '/health' takes no body" in text
+    assert "GET of '/health' must have no body" in text
 
 
 def test_many_small_chunked_bodies_have_room(server):
@@ -142,7 +142,7 @@ def test_pages_of_other_origins_may_not_ask_a_server_without_keys(server):
 
 def test_a_key_that_no_header_could_bear_is_refused(mortise):
     done = mortise("serve", "--port", "0", env={"MORTISE_API_KEY": "a b"})
-    assert done.returncode != 0 and "MORTISE_API_KEY: an API key is printable ASCII" in done.stderr
+    assert done.returncode != 0 and "MORTISE_API_KEY: an API key must be printable ASCII" in done.stderr
 
 
 def test_tokens_that_do_not_exist(server):
@@ -155,6 +155,8 @@ def test_each_models_tokenizer(tmp_path):
     with live_server(SOURCE / "models/demo", tmp_path / "other") as running:
         status, _, text = running.ask("GET", "/tokenizer_info")
         assert status == 400 and "this server has several models; name one with ?model=NAME" in text
+        status, _, text = running.ask("POST", "/v1/completions", {"model": "nobody", "prompt": "x"})
+        assert status == 404 and "model 'nobody' is not one of this server's: demo, other" in text
         for model in running.get("/v1/models")["data"]:
             assert running.get("/tokenizer_info?x=1&model=" + model["id"].replace("o", "%6F"))["eos_token"]
         assert running.ask("GET", "/tokenizer_info?model=third")[0] == 404

@@ -80,7 +80,7 @@ def test_run_chooses_who_drafts(mortise, script):
     assert "speculation.proposer is 'other', which this pipeline does not have; it has: ngram, lookback, none" in wrong.stderr
     dialogue = mortise("run", path, "--proposer", "none")
     assert dialogue.returncode != 0
-    assert "--proposer and --max-draft-tokens go with one prompt: -p PROMPT; a dialogue has /proposer" in dialogue.stderr
+    assert "--proposer and --max-draft-tokens need one prompt: -p PROMPT; in a dialogue use /proposer" in dialogue.stderr
 
 
 @pytest.mark.parametrize("options, text", [
@@ -123,10 +123,10 @@ HOSTILE = BUILD / "tests/e2e/plugins/hostile.so"
 
 @pytest.mark.parametrize("breach, warning", [
     ("garbage", None),  # no breach at all: just never right
-    ("too_many", r"propose: \d+ drafts, 4 were asked for at most \(OK\)"),
-    ("negative", r"propose: -1 drafts, 4 were asked for at most \(OK\)"),
-    ("out_of_range", r"propose: token id (\d+) is not one of the vocabulary's \1 \(OK\)"),
-    ("below_zero", r"propose: token id -1 is not one of the vocabulary's \d+ \(OK\)"),
+    ("too_many", r"propose: \d+ drafts, but at most 4 were asked for \(OK\)"),
+    ("negative", r"propose: -1 drafts, but at most 4 were asked for \(OK\)"),
+    ("out_of_range", r"propose: token id (\d+) is not in the vocabulary of  tokens\1 \(OK\)"),
+    ("below_zero", r"propose: token id -1 is not in the vocabulary of  tokens\d+ \(OK\)"),
     ("fails_half", r"propose: one of the bad days \(UNAVAILABLE\)"),
     ("observe_fails", r"observe: it would rather not know \(UNAVAILABLE\)"),
 ])
@@ -143,7 +143,7 @@ def test_a_hostile_proposer_changes_no_token_and_is_named(jsonl, mortise, script
     if warning is None:
         assert "hostile" not in process.stderr
     else:
-        assert re.search(rf"proposer 'hostile': {warning}; the step goes on without its drafts\n",
+        assert re.search(rf"proposer 'hostile': {warning}; the step continues without its drafts\n",
                          process.stderr), process.stderr
     # The count, where a person sees it; and behind it another proposer drafts.
     path = script(pipeline_with(f"first_of {{ plugin('{HOSTILE}') {{ breach = '{breach}' }}, ngram {{}} }}"))

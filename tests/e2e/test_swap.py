@@ -156,16 +156,17 @@ def test_a_rebuilt_file_under_the_same_name_is_the_new_one(server, tmp_path):
 @pytest.mark.parametrize("part, plugin, options, status, why", [
     ("scheduler", "fcsf", {}, 400, "did you mean 'fcfs'?"),
     ("scheduler", "fcfs", dict(max_num_seq=3), 400, "did you mean 'max_num_seqs'?"),
-    ("scheduler", "paged", {}, 400, "scheduler is to be a scheduler, but 'paged' is an attention"),
+    ("scheduler", "paged", {}, 400, "scheduler must be a scheduler, but 'paged' is an attention"),
     ("scheduler", "/nowhere/mine.so", {}, 400, "/nowhere/mine.so: no such file"),
-    ("tokenizer", "bpe", {}, 400, "'tokenizer' is no part of a pipeline that can be swapped"),
+    ("kv_cache", "paged", {}, 400, "kv_cache accepts options only, not a plugin"),
+    ("tokenizer", "bpe", {}, 400, "'tokenizer' is not a part of a pipeline that can be swapped"),
     ("kv_cache", "", dict(memory="1KiB"), 400, "holds no block of 16 tokens"),
-    ("kv_cache", "", dict(memory="16MiB", dtype="int8"), 409, "these parts would give other tokens"),
-    ("kv_cache", "", dict(memory="512KiB"), 409, "which has not ended, could not go on"),
+    ("kv_cache", "", dict(memory="16MiB", dtype="int8"), 409, "these parts would give different tokens"),
+    ("kv_cache", "", dict(memory="512KiB"), 409, "which has not ended, could not continue"),
     ("model", "llama", dict(path="/nowhere"), 400, "/nowhere"),
     ("model", "llama", dict(path=str(SOURCE / "models/demo-draft"), dtype="f16"), 400, "dtype"),
     ("model", "gpt2", {}, 400, "gpt2"),
-    ("speculation", "", dict(verify="rejection"), 409, "these parts would give other tokens"),
+    ("speculation", "", dict(verify="rejection"), 409, "these parts would give different tokens"),
     ("proposer", "draft_model", dict(path="/nowhere"), 400, "/nowhere"),
     ("proposer", "", {}, 400, "the field plugin is missing"),
 ])
@@ -272,9 +273,9 @@ def test_what_runs_beside_the_model_that_leaves_is_drained_too(tmp_path):
 
 @pytest.mark.parametrize("options, wanted, why", [
     (["--record", "requests.log"], {}, "needs another log; start another server"),
-    (["--kv-events", "tcp://127.0.0.1:*"], {}, "for those of the model that runs: start another server"),
-    (["--kv-events", "tcp://127.0.0.1:*"], dict(path="demo", max_model_len=512), "would be 512, but clients were told of"),
-    (["--kv-events", "tcp://127.0.0.1:*"], dict(path="demo", weights="int8"), "these parts would give other tokens"),
+    (["--kv-events", "tcp://127.0.0.1:*"], {}, "for events of the model that runs: start another server"),
+    (["--kv-events", "tcp://127.0.0.1:*"], dict(path="demo", max_model_len=512), "would be 512, but clients have been told the"),
+    (["--kv-events", "tcp://127.0.0.1:*"], dict(path="demo", weights="int8"), "these parts would give different tokens"),
 ])
 def test_another_model_is_refused_where_others_follow_the_first(tmp_path, options, wanted, why):
     options = [str(tmp_path / option) if option.endswith(".log") else option for option in options]
@@ -291,7 +292,7 @@ def test_a_broken_file_harms_nobody(server, tmp_path):
     for content in [b"", b"no ELF", (BUILD / "fcfs.so").read_bytes()[:5000]]:
         broken.write_bytes(content)
         assert swap(server, "scheduler", str(broken))[0] == 400
-    assert server.ask("POST", "/admin/swap", [])[2].count("the body is to be an object, ") == 1
+    assert server.ask("POST", "/admin/swap", [])[2].count("the body must be an object, ") == 1
     assert streamed(server, BODIES[1])[0]
 
 
@@ -329,7 +330,11 @@ def test_hangup_reads_the_script_again(server, tmp_path):
     assert wait_for_event(server, 2)["event"] == "reload refused"
     script.write_text("local one = " + script_file(tmp_path).read_text().strip()[7:] + " return { a = one, b = one }")
     status, _, text = server.ask("POST", "/admin/reload", {})
-    assert status == 409 and "the script has the pipelines a, b, and pipeline are served; start anew for others" in text
+    assert status == 409 and "the script has the pipelines a, b, but pipeline are served; restart the program for others" in text
+    text = script_file(tmp_path, block_size=32).read_text()
+    script.write_text(text.replace("return pipeline {", "return pipeline { chat = { special_tokens_in_content = true },"))
+    status, _, answer = server.ask("POST", "/admin/reload", {})
+    assert status == 409 and "the script's 'chat' has changed, or a chat_template was added or removed" in answer
     script_file(tmp_path, block_size=32)
     assert server.post("/admin/reload", {}) == {"swaps": []}  # nothing differs
     assert streamed(server, BODIES[0]) == expected
@@ -360,14 +365,14 @@ def test_ctl_speaks_https(tmp_path, mortise):
         plain = ctl("health", url=f"http://localhost:{running.port}", trusted=None)
         assert plain.returncode == 1 and "plain HTTP was sent to an HTTPS port: ask for https:// (400)" in plain.stderr
         missing = ctl("health", trusted="/nowhere")
-        assert missing.returncode == 1 and "--cacert /nowhere: no certificates in PEM form can be read from it" in missing.stderr
+        assert missing.returncode == 1 and "--cacert /nowhere: it has no certificates in PEM form that can be read" in missing.stderr
         useless = ctl("health", url=f"http://localhost:{running.port}")
-        assert useless.returncode == 1 and "--cacert goes with https, and --url is http://" in useless.stderr
+        assert useless.returncode == 1 and "--cacert is only for https, but --url is http://" in useless.stderr
 
 
 def test_ctl_tells_that_a_server_serves_no_https(server, mortise):
     refused = mortise("ctl", "--url", f"https://127.0.0.1:{server.port}", "health")
-    assert refused.returncode == 3 and ": no TLS connection can be made: " in refused.stderr
+    assert refused.returncode == 3 and ": a TLS connection failed: " in refused.stderr
 
 
 def test_events_tell_who_what_and_which_files(server):

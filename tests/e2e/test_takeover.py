@@ -299,13 +299,13 @@ def test_an_old_process_that_serves_on_ends_the_new_one(servers):
                 peer.send(b'{"step": "refusal", "reason": "too late"}')
                 output, errors = new.communicate()
         assert new.returncode == 1 and output == ""
-        assert f"process {os.getpid()} serves on: too late" in errors
+        assert f"process {os.getpid()} continues to serve: too late" in errors
         assert servers.path.exists()
 
 
 def test_without_anybody_to_take_over_from_it_listens_by_itself(servers):
     first = servers.take_over()
-    assert "nobody serves at" in log_of(first) and first.ask("GET", "/ready")[0] == 200
+    assert "no server runs at" in log_of(first) and first.ask("GET", "/ready")[0] == 200
     first.process.send_signal(signal.SIGKILL)
     first.process.wait()
     second = servers.take_over()  # the file is there, and nobody behind it

@@ -47,8 +47,8 @@ ENDED = "the plugin ended the process with "
 CANDIDATES = [
     # kind, file, options, what the refusal says
     ("scheduler", "no_elf", {}, ["no_elf.so: "]),
-    ("scheduler", BAD / "no_entry.so", {}, ["is no mortise plugin: it does not export"]),
-    ("scheduler", BAD / "newer_minor.so", {}, ["this mortise takes"]),
+    ("scheduler", BAD / "no_entry.so", {}, ["is not a mortise plugin: it does not export"]),
+    ("scheduler", BAD / "newer_minor.so", {}, ["this mortise accepts"]),
     ("scheduler", PLUGINS / "fatal/rogue_constructor.so", {},
      ["plugin file ", "fatal/rogue_constructor.so: loading (call 1): " + ENDED + "SIGSEGV"]),
     ("scheduler", "rogue", {"in": "create", "does": "crash"}, ["scheduler 'rogue' (rogue.so): create (call 1): " + ENDED + "SIGSEGV"]),
@@ -69,7 +69,7 @@ CANDIDATES = [
     ("proposer", "rogue_proposer", {"in": "propose", "does": "crash", "after": 1},
      ["proposer 'rogue_proposer' (rogue.so): propose (call 2): " + ENDED + "SIGSEGV"]),
     ("attention", "rogue_attention", {"in": "plan", "does": "internal"}, ["attention 'rogue_attention': plan: what a rogue says (INTERNAL)"]),
-    ("attention", "rogue_attention", {"in": "run", "does": "spoil", "after": 20}, ["these parts give other tokens", "log probability"]),
+    ("attention", "rogue_attention", {"in": "run", "does": "spoil", "after": 20}, ["these parts give different tokens", "log probability"]),
 ]
 
 
@@ -110,7 +110,7 @@ def test_a_candidate_that_takes_all_memory_is_refused(tmp_path):
     """With a longer limit of a call: on a busy machine gigabytes are not written in three seconds."""
     with live_server(script_file(tmp_path), env={**ENV, "MORTISE_CALL_LIMIT": "100"}) as server:
         status, _, text = swap(server, "scheduler", "rogue", **{"in": "plan", "does": "hog"})
-        assert status == 400 and "plan (call 1): the trial has taken more memory than " in text and "GiB, its limit" in text
+        assert status == 400 and "plan (call 1): the trial has used more memory than its limit, " in text and "GiB" in text
         assert children(server) == [] and streamed(server, BODIES[0])[0]
 
 
@@ -147,7 +147,7 @@ def test_a_server_without_descriptors_refuses_and_goes_on(server):
         connection.request("POST", "/admin/swap", body=body)
         said += connection.getresponse().read().decode()
         resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, limits)
-    assert "memory for a trial cannot be had: " in said
+    assert "no memory for a trial: " in said
     assert "the parts cannot be tried: there is no pipe to be had" in said
     assert streamed(server, BODIES[0])[0]
 
@@ -184,7 +184,7 @@ def test_a_server_that_ends_ends_its_trial(tmp_path):
     code, _ = server.end()
     thread.join()
     assert code == 0 and time.monotonic() - begin < 20 and not runs(trial)
-    assert answers[0][0] == 503 and "the trial of these parts was given up, and nothing has changed" in answers[0][2]
+    assert answers[0][0] == 503 and "the trial of these parts was given up; nothing has changed" in answers[0][2]
 
 
 def test_a_trial_dies_with_its_server_and_has_nothing_of_it(tmp_path):
@@ -223,12 +223,12 @@ def test_a_script_that_is_read_again_is_tried_too(server, tmp_path):
 def test_the_repl_tries_parts_too(mortise):
     process = mortise("run", stdin="/swap scheduler rogue {['in'] = 'plan', does = 'crash'}\nOnce\n", env=ENV)
     assert process.returncode == 1 and process.stdout
-    assert "plan (call 1): the plugin ended the process with SIGSEGV; it was tried in a process of its own" in process.stderr
+    assert "plan (call 1): the plugin ended the process with SIGSEGV; it was tried in a separate process" in process.stderr
 
 
 def test_the_sub_command_is_for_mortise_alone(mortise):
     process = mortise("trial-of-parts")
-    assert process.returncode == 1 and "this sub-command is for mortise itself" in process.stderr
+    assert process.returncode == 1 and "this sub-command is internal: mortise" in process.stderr
     assert "trial-of-parts" not in mortise("--help").stdout + mortise("trial").stderr
 
 
@@ -316,7 +316,7 @@ def test_the_repl_warns_of_a_fallback(mortise, tmp_path):
         now.touch()
         _, log = process.communicate("Once again\n/swap\n")
     assert process.returncode == 0, log
-    assert "what a rogue says (INTERNAL); what served before is back: scheduler 'fcfs'" in log
+    assert "what a rogue says (INTERNAL); the previous parts were restored: scheduler 'fcfs'" in log
     assert "scheduler: fcfs" in log
 
 

@@ -63,7 +63,7 @@ def test_an_attention_that_is_wrong_in_one_bit_in_a_thousand_calls_is_refused_wi
     assert not streams.wrong and served(server) == before
     error = answer["error"]
     where = error["where"]
-    assert status == 409 and error["message"].startswith("attention 'slipping_paged' does not take its place: step ")
+    assert status == 409 and error["message"].startswith("attention 'slipping_paged' does not replace it: step ")
     assert (where["part"], where["what"], where["element"]) == ("attention 'slipping_paged'", "attention output", 3)
     assert where["request"] > 0 and where["position"] >= 0 and where["layer"] >= 0 and where["equal_steps"] > 100
     assert int(where["serving"]["bits"], 16) ^ int(where["candidate"]["bits"], 16) == 1
@@ -87,7 +87,7 @@ def test_a_scheduler_that_breaks_one_plan_in_a_thousand_is_refused_with_the_plac
 @pytest.mark.parametrize("part, plugin, options, status, why", [
     ("attention", "cascade", dict(block_size=32), 409, "but block_size is 16 and would be 32"),
     ("scheduler", "fcfs", dict(max_num_seqs=3, max_batched_tokens=32), 409, "max_num_seqs is 16 and would be 3"),
-    ("attention", "paged", {}, 409, "verify_steps: no attention, model, scheduler or proposer comes"),
+    ("attention", "paged", {}, 409, "verify_steps: the swap brings no attention, model, scheduler or proposer to"),
 ])
 def test_what_cannot_be_compared_is_refused(server, part, plugin, options, status, why):
     before = served(server)
@@ -152,7 +152,7 @@ def test_a_client_that_goes_ends_the_comparison(server):
         if event_lines(server):
             break
         time.sleep(0.02)
-    assert "who wanted the swap does not wait for it any more" in event_lines(server)[-1]["error"]
+    assert "the client that asked for the swap no longer waits for it" in event_lines(server)[-1]["error"]
 
 
 def test_reload_and_ctl_compare_too(server, tmp_path, mortise):
@@ -165,11 +165,11 @@ def test_reload_and_ctl_compare_too(server, tmp_path, mortise):
         event = json.loads(done.stdout)["swaps"][0]
         assert event["verified_steps"] == 15 and event["verified"].keys() == {"attention", "scheduler"}
         done = mortise("ctl", "--url", server.url, "swap", "--verify-steps", "3000", "attention", SLIPS)
-        assert done.returncode == 1 and "attention 'slipping_paged' does not take its place: step " in done.stderr
+        assert done.returncode == 1 and "attention 'slipping_paged' does not replace it: step " in done.stderr
         status, _, text = server.ask("POST", "/admin/reload", {"steps": 3})
-        assert status == 400 and "unknown field 'steps'; there is verify_steps" in text
+        assert status == 400 and "unknown field 'steps'; the only one is verify_steps" in text
         status, _, text = server.ask("POST", "/admin/reload", [3])
-        assert status == 400 and "the body is to be an object or nothing" in text
+        assert status == 400 and "the body must be an object or empty" in text
     assert not streams.wrong
     assert served(server)["attention"]["name"] == "cascade"
 
@@ -181,6 +181,6 @@ def test_the_repl_compares_on_the_last_prompt(tmp_path, mortise):
     process = mortise("run", script_file(tmp_path), stdin="\n".join(lines) + "\n")
     output = process.stdout + process.stderr
     assert "attention: cascade; swapped in " in output and " s, 12 steps compared and equal" in output, output
-    assert "attention 'slipping_paged' does not take its place: step " in output
+    assert "attention 'slipping_paged' does not replace it: step " in output
     assert "verify_steps = 'x': expected a number of steps" in output
     assert "attention: cascade" in output.split("'x'")[1]

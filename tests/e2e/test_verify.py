@@ -80,7 +80,7 @@ def test_pipelines_of_one_numerics_id_are_equal(scripts, requests, parts):
     num_requests, num_different, num_tokens, num_logprobs = compared(process.stdout)
     assert (num_requests, num_different) == (7, 0)
     assert num_tokens > 50 and num_logprobs > num_tokens
-    assert "refused            2 requests by both, with one text\n" in process.stdout
+    assert "refused            2 requests by both, with the same text\n" in process.stdout
 
 
 FLIP = "flip_attention { layer = 3, position = 9, element = 70 }"
@@ -131,7 +131,7 @@ def test_a_log_of_requests_is_compared_like_a_file_of_them(scripts, requests, tm
     log.write_text(log.read_text() + '{"request": 7, "choices": 5}\n{"request": 8, "cut')
     process = run_mortise("verify", old, old, "-i", log)
     assert process.returncode == 0
-    assert "refused            2 requests by both, with one text\n" in process.stdout
+    assert "refused            2 requests by both, with the same text\n" in process.stdout
 
 
 def test_each_line_is_compared_in_the_pipeline_that_it_names(script, requests):
@@ -158,7 +158,7 @@ def test_a_line_that_one_pipeline_refuses_is_a_difference(script, requests):
     assert 'first difference   line 1 ("a"), 1 requests ran old, 0 new; the answers differ: /error is null old' in process.stdout
     process = run_mortise("bisect", old, new, "-i", requests(lines))
     assert process.returncode == 1
-    assert "line 1: is refused by a pipeline before anything of it runs, so there is no operation to name" in process.stderr
+    assert "line 1: is refused by a pipeline before it runs, so there is no operation to name" in process.stderr
 
 
 def test_answers_are_compared_where_tokens_are_equal(script, requests, tmp_path):
@@ -168,7 +168,7 @@ def test_answers_are_compared_where_tokens_are_equal(script, requests, tmp_path)
     lines = [line("chat", url="/v1/chat/completions", messages=[{"role": "user", "content": "Hi"}], max_tokens=2)]
     process = run_mortise("verify", old, new, "-i", requests(lines))
     assert process.returncode == 1
-    assert re.search(r'line 1 \("chat"\), the prompts differ: \d+ tokens old, \d+ new; the tokenizers or chat templates are others', process.stdout)
+    assert re.search(r'line 1 \("chat"\), the prompts differ: \d+ tokens old, \d+ new; the tokenizers or chat templates differ', process.stdout)
 
 
 @pytest.mark.parametrize("command", ["verify", "bisect"])
@@ -186,8 +186,8 @@ def test_bad_input_is_named(scripts, script, requests, tmp_path, command):
     stderr = refused(old, broken, "-i", requests())
     assert "broken.lua:1:" in stderr and "old:" not in stderr  # before the old pipeline runs for hours
     assert "missing.jsonl" in refused(old, new, "-i", tmp_path / "missing.jsonl")
-    assert "standard input can be read once; give -i a file" in refused(old, new, "-i", "-")
-    assert "no file for results can be made there" in refused(old, new, "-i", requests(), env={"TMPDIR": str(tmp_path / "none")})
+    assert "standard input can be read only once; give -i a file" in refused(old, new, "-i", "-")
+    assert "a file for results cannot be made there" in refused(old, new, "-i", requests(), env={"TMPDIR": str(tmp_path / "none")})
     assert "--input" in refused(old, new, code=2)
     assert "new is required" in refused(old, code=2)
     empty = requests([])
@@ -223,7 +223,7 @@ def test_bisect_names_the_attention_and_its_wrong_element(scripts, requests):
     assert int(values[1], 16) ^ int(values[2], 16) == 1
     assert found["equal"] > 100
     assert "run                alone, without drafts, in both with the scheduler of OLD\n" in text
-    assert "exchanging `attention` alone brings the difference: no other part differs\n" in text
+    assert "exchanging only `attention` causes the difference: no other part differs\n" in text
 
 
 def test_of_several_parts_the_one_to_blame_is_found(scripts, requests):
@@ -233,7 +233,7 @@ def test_of_several_parts_the_one_to_blame_is_found(scripts, requests):
     for part, outcome in (("device", "equal"), ("attention", "differs"), ("kv_cache", "equal")):
         assert f"OLD with NEW's     {part}: {outcome}\n" in text
     assert "scheduler:" not in text  # both ran with one
-    assert "exchanging `attention` alone brings the difference\n" in text
+    assert "exchanging only `attention` causes the difference\n" in text
 
 
 # The linear products of a layer are q k v, o, gate and up, down.
@@ -242,7 +242,7 @@ def test_of_several_parts_the_one_to_blame_is_found(scripts, requests):
     ("linear", 9, "layer 2, operation `linear` (out [1, 256]), output 1 of 8 between the attention of layer 2 and that of layer 3"),
     ("linear", 11, "layer 2, operation `linear` (out [1, 256]), output 5 of 8 between the attention of layer 2 and that of layer 3"),
     ("linear", 12, "layer 3, operation `linear` (out [1, 512]), output 8 of 8 between the attention of layer 2 and that of layer 3"),
-    ("rms_norm", 16, "layer 7, operation `rms_norm` (out [1, 256]), output 7 of 7 behind the attention of layer 7"),
+    ("rms_norm", 16, "layer 7, operation `rms_norm` (out [1, 256]), output 7 of 7 after the attention of layer 7"),
 ])
 def test_bisect_names_the_operation_of_a_device(scripts, requests, flip, number, where):
     device = f"cpu {{ flip = '{flip}', number = {number}, token = 264, element = 37 }}"
@@ -251,7 +251,7 @@ def test_bisect_names_the_operation_of_a_device(scripts, requests, flip, number,
     assert found["where"] == where
     assert found["values"].startswith("element 37: old ")
     assert found["position"] == 3
-    assert "exchanging `device` alone brings the difference: no other part differs\n" in text
+    assert "exchanging only `device` causes the difference: no other part differs\n" in text
 
 
 def test_a_wrong_logit_is_of_the_head(scripts, requests):
@@ -268,7 +268,7 @@ def test_what_only_drafts_show_is_found_with_drafts(scripts, requests):
     text, found = bisected(old, new, "-i", requests(lines), "--line", "1")
     assert "run                alone, with scheduler and drafts as each script has them\n" in text
     assert found["where"].startswith("layer 5, operation `attention run`")
-    assert "exchanging `attention` alone brings the difference: no other part differs\n" in text
+    assert "exchanging only `attention` causes the difference: no other part differs\n" in text
 
 
 def test_what_needs_company_is_found_among_the_requests_around_it(scripts, requests):
@@ -288,7 +288,7 @@ def test_rows_are_traced_in_memory_that_the_host_may_not_touch(scripts, requests
     assert (found["position"], found["where"]) == (9, "layer 3, operation `attention run` (out [1, 4, 64])")
     assert "OLD with NEW's     device: equal\n" in text
     assert "OLD with NEW's     attention: cannot run, " in text
-    assert "NEW with OLD's     attention: equal\nOLD's `attention` in NEW takes the difference away\n" in text
+    assert "NEW with OLD's     attention: equal\nOLD's `attention` in NEW removes the difference\n" in text
 
 
 @pytest.mark.parametrize("name", ["opt", "gpt2"])
@@ -318,7 +318,7 @@ def test_equal_pipelines_have_nothing_to_bisect(scripts, requests):
     old, new = scripts(**EQUAL["schedule and speculation"])
     process = run_mortise("bisect", old, new, "-i", requests())
     assert process.returncode == 0
-    assert "all results are equal: there is no difference to look into" in process.stdout
+    assert "all results are equal: there is no difference to examine" in process.stdout
     process = run_mortise("bisect", old, new, "-i", requests(), "--line", "3")
     assert process.returncode == 0
     found = re.search(r"no difference: line 3, run among the requests around it, .*, gave equal results, and (\d+) outputs of operations of "
@@ -326,7 +326,7 @@ def test_equal_pipelines_have_nothing_to_bisect(scripts, requests):
     assert found and int(found[1]) > 80 * int(found[2])  # 8 layers of 10 outputs, and what is around them
     process = run_mortise("bisect", old, new, "-i", requests(), "--line", "99")
     assert process.returncode == 1
-    assert "has no request in line 99" in process.stderr
+    assert "line 99 has no request" in process.stderr
     process = run_mortise("bisect", old, new, "-i", requests(), "--line", "0")
     assert process.returncode == 2
 

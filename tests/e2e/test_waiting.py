@@ -109,7 +109,7 @@ def test_results_of_another_run_than_the_output_are_run_again(tmp_path):
     files.target.write_bytes(joined(results[:5]))
     files.leave([mark(result) for result in results], [10, 12], created=1234567890)
     process = files.run()
-    assert f"the finished lines in {files.waiting} ran again: they are not of the run that made the output" in process.stderr
+    assert f"the finished lines in {files.waiting} ran again: they do not belong to the run that made the output" in process.stderr
     assert files.target.read_bytes() == joined(results)
 
 
@@ -227,7 +227,7 @@ def test_ctrl_c_keeps_them_too(uneven, uneven_whole):
         time.sleep(0.002)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate()
-    assert process.returncode == 130 and "run the same command again to go on" in errors
+    assert process.returncode == 130 and "run the same command again to continue" in errors
     assert len(uneven.kept()) >= 5
     assert uneven.run().returncode == 0
     assert uneven.target.read_bytes() == uneven_whole

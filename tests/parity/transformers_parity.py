@@ -132,7 +132,7 @@ def golden(name, mortise, device):
         try:
             good = compare(name, mortise, device, own, prompts, checkpoints.breakages)
         except Refused as refused:
-            outside = re.search(rf"head_dim {checkpoints.head_dim_of(name)} is not served on {device}", str(refused))
+            outside = re.search(rf"head_dim {checkpoints.head_dim_of(name)} is not supported on {device}", str(refused))
             print(f"{name}: " + (f"outside what {device} serves: {outside[0]}" if outside else f"REFUSED: {refused}"), flush=True)
             good = outside is not None
         for head_dim in HEAD_DIMS:

@@ -89,7 +89,7 @@ TEST(RemoteDevice, AKvCacheThatDoesNotFitIsToldWithTheNumbers) {
   // More than the device has addresses for: what it says itself comes with the sizes.
   EXPECT_THAT(failure_with(100 * kGib), HasSubstr(" GiB of KV cache beside "));
   EXPECT_THAT(failure_with(100 * kGib),
-              HasSubstr("; kv_cache.memory = \"auto\" takes all free memory; set it to a smaller size"));
+              HasSubstr("; kv_cache.memory = \"auto\" uses all free memory; set it to a smaller size"));
   EXPECT_EQ(failure_with(kGib + kGib / 2), "");
 }
 

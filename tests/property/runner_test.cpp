@@ -333,21 +333,21 @@ TEST_F(RunnerTest, BeforeActivateNothingRuns) {
   options.activate = false;
   Rig rig(models_[0].folder, options);
   EXPECT_NE(rig.update(1, 0, {1, 2}), MORTISE_OK);
-  EXPECT_THAT(rig.error(), HasSubstr("the runner is not active: sequences come after the proposer's activate"));
+  EXPECT_THAT(rig.error(), HasSubstr("the runner is not active: update it after the proposer's activate"));
   rig.step({1});
   EXPECT_NE(rig.status(), MORTISE_OK);
-  EXPECT_THAT(rig.error(), HasSubstr("the runner is not active: steps come after the proposer's activate"));
+  EXPECT_THAT(rig.error(), HasSubstr("the runner is not active: run steps after the proposer's activate"));
   EXPECT_NE(rig.fork(1, kFork + 1, 5), MORTISE_OK);
-  EXPECT_THAT(rig.error(), HasSubstr("the runner is not active: sequences come after the proposer's activate"));
+  EXPECT_THAT(rig.error(), HasSubstr("the runner is not active: update it after the proposer's activate"));
 }
 
 TEST_F(RunnerTest, ForksThatCannotBeAreTold) {
   Rig rig(models_[0].folder, {});
   EXPECT_EQ(rig.fork(1, kFork + 1, 5), MORTISE_INVALID_ARGUMENT);
-  EXPECT_EQ(rig.error(), "sequence 1 is to be forked and has no token");
+  EXPECT_EQ(rig.error(), "sequence 1 cannot be forked: it has no token");
   ASSERT_EQ(rig.update(1, 0, {1, 2}), MORTISE_OK);
   EXPECT_EQ(rig.fork(1, 2, 5), MORTISE_INVALID_ARGUMENT);
-  EXPECT_EQ(rig.error(), "fork 2 has no id of the caller's own: the highest bit is 0");
+  EXPECT_EQ(rig.error(), "the id of fork 2 lacks MORTISE_RUNNER_FORK_BIT, the highest bit");
   ASSERT_EQ(rig.fork(1, kFork + 1, 5), MORTISE_OK);
   EXPECT_EQ(rig.fork(1, kFork + 1, 5), MORTISE_INVALID_ARGUMENT);
   EXPECT_THAT(rig.error(), HasSubstr("of a fork is in use"));
@@ -415,13 +415,13 @@ TEST_F(RunnerTest, ASequenceThatTheModelCannotRunHasNoDrafts) {
 TEST_F(RunnerTest, MistakesOfTheCallerAreTold) {
   Rig rig(models_[0].folder, {});
   EXPECT_EQ(rig.update(1, 3, {1}), MORTISE_INVALID_ARGUMENT);
-  EXPECT_EQ(rig.error(), "sequence 1 is to go on at token 3, but the runner knows 0 tokens of it");
+  EXPECT_EQ(rig.error(), "sequence 1 should continue at token 3, but the runner knows 0 of its tokens");
   rig.step({1});
   EXPECT_EQ(rig.status(), MORTISE_INVALID_ARGUMENT);
   EXPECT_EQ(rig.error(), "sequence 1 has no token");
   ASSERT_EQ(rig.update(1, 0, {1}), MORTISE_OK);
   rig.step({1, 1});
-  EXPECT_EQ(rig.error(), "sequence 1 is asked for twice");
+  EXPECT_EQ(rig.error(), "sequence 1 is given twice");
 }
 
 std::string open_error(const std::filesystem::path& model, const RigOptions& options) {
@@ -441,7 +441,7 @@ TEST_F(RunnerTest, PathMemoryAndAttentionOptionsAreChecked) {
             "with KiB, MiB or GiB");
   EXPECT_THAT(open_error(model, {.kv_memory = "100"}),
               HasSubstr("kv_memory of 100 bytes holds no block of 16 tokens of the draft model in " + model.string()));
-  EXPECT_THAT(open_error(model, {.kv_memory = "'900000GiB'"}), HasSubstr("; lower it"));
+  EXPECT_THAT(open_error(model, {.kv_memory = "'900000GiB'"}), HasSubstr(" does not fit the "));
   // More than that device has addresses for; a machine with less memory refuses it before.
   EXPECT_THAT(open_error(model, {.device = "remote", .kv_memory = "'17GiB'"}),
               ::testing::AnyOf(
@@ -460,7 +460,7 @@ TEST_F(RunnerTest, UnderRejectionItsMemoryHoldsWhatTheTargetsDoes) {
   EXPECT_THAT(error, HasSubstr("kv_memory of 65536 bytes holds "));
   EXPECT_THAT(error, HasSubstr(" tokens of the draft model in " + model.string()));
   // 20 blocks of the target, and two for each of the 8 sequences.
-  EXPECT_THAT(error, HasSubstr("beside the target's KV cache of 320 tokens it is to hold 576: "));
+  EXPECT_THAT(error, HasSubstr("beside the target's KV cache of 320 tokens it must hold 576: "));
   // What it says helps.
   const std::string to = "raise kv_memory to ";
   options.kv_memory = error.substr(error.find(to) + to.size());

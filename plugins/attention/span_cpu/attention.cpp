@@ -25,7 +25,7 @@ const cpu::KernelTable& kernels_for(const std::string& isa) {
     if (isa == cpu::isa_name(candidate)) return cpu::kernels(candidate);
   }
   throw Failure(MORTISE_FAILED_PRECONDITION, "attention",
-                "the device computes with instruction set '" + isa + "', for which there are no kernels here");
+                "the device computes with instruction set '" + isa + "', which this plugin has no kernels for");
 }
 
 // Whether the cache has a byte for each number, and scales.
@@ -42,10 +42,10 @@ void SpanAttention::require_supported(const mortise_model_dims& dims, int32_t kv
            std::to_string(cpu::kMaxHeadDim));
   }
   if (dims.dtype != 0 && dims.dtype != MORTISE_BF16 && dims.dtype != MORTISE_F32) {
-    refuse("the model computes in dtype code " + std::to_string(dims.dtype) + "; bf16 and f32 are served");
+    refuse("the model computes in dtype code " + std::to_string(dims.dtype) + "; expected bf16 or f32");
   }
   if (kv_dtype != 0 && kv_dtype != MORTISE_BF16 && kv_dtype != MORTISE_F32 && !in_bytes(kv_dtype)) {
-    refuse("kv_cache.dtype code " + std::to_string(kv_dtype) + " is not served; use \"auto\", \"int8\" or \"fp8\"");
+    refuse("kv_cache.dtype code " + std::to_string(kv_dtype) + " is not supported; use \"auto\", \"int8\" or \"fp8\"");
   }
   if (kv_dtype != 0 && !in_bytes(kv_dtype) && dims.dtype != 0 && kv_dtype != dims.dtype) {
     refuse("kv_cache.dtype differs from the type that the model computes in; use \"auto\", \"int8\" or \"fp8\"");

@@ -38,19 +38,20 @@ void SpanAttention::require_supported(const mortise_model_dims& dims, int32_t kv
     std::string served;
     for (const int32_t head_dim : cuda::kSpanHeadDims)
       served += (served.empty() ? "" : ", ") + std::to_string(head_dim);
-    refuse("head_dim " + std::to_string(dims.head_dim) + " is not served on cuda; these are: " + served);
+    refuse("head_dim " + std::to_string(dims.head_dim) + " is not supported on cuda; supported are " + served);
   }
   if (dims.dtype == MORTISE_F32) {
     refuse(
-        "the model computes in f32; attention on cuda serves bf16: set the model's dtype = \"bf16\", which rounds the "
-        "weights of f32 and f16 checkpoints, or take the cpu device");
+        "the model computes in f32; attention on cuda supports bf16: set the model's dtype = \"bf16\", which rounds "
+        "the "
+        "weights of f32 and f16 checkpoints, or use the cpu device");
   }
   if (dims.dtype != 0 && dims.dtype != MORTISE_BF16) {
-    refuse("the model computes in dtype code " + std::to_string(dims.dtype) + "; attention on cuda serves bf16");
+    refuse("the model computes in dtype code " + std::to_string(dims.dtype) + "; attention on cuda supports bf16");
   }
   if (kv_dtype != 0 && kv_dtype != MORTISE_BF16 && kv_dtype != MORTISE_I8 && kv_dtype != MORTISE_F8_E4M3) {
     refuse("kv_cache.dtype code " + std::to_string(kv_dtype) +
-           " is not served on cuda; use \"auto\", \"bf16\", \"int8\" or \"fp8\"");
+           " is not supported on cuda; use \"auto\", \"bf16\", \"int8\" or \"fp8\"");
   }
   require_paged_shape("attention", dims, block_size);
 }

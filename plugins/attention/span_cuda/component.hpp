@@ -21,7 +21,7 @@ inline constexpr mortise_component kPaged = AttentionComponent<Paged>::component
     "paged", "paged KV cache in bf16, int8 or fp8, attention in spans of 128 keys on tensor cores", kBlockSizeSchema,
     kNumericsId, kCapabilities);
 inline constexpr mortise_component kCascade = AttentionComponent<Cascade>::component(
-    "cascade", "as paged; what sequences share in whole spans of 128 keys is read once for all of them",
-    kBlockSizeSchema, kNumericsId, kCapabilities | MORTISE_CAP_CASCADE);
+    "cascade", "as paged; whole spans of 128 keys that sequences share are read once for all of them", kBlockSizeSchema,
+    kNumericsId, kCapabilities | MORTISE_CAP_CASCADE);
 
 }  // namespace mortise::span_cuda

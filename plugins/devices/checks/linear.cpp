@@ -13,7 +13,7 @@ void check_gated(const mortise_linear_args& args, const WeightShape& weight) {
   const mortise_tensor &x = *args.x, &out = *args.out;
   check_activation_code(args.gate_activation, kWhere);
   if (args.column_begin != 0 || args.column_end != 0 || weight.n % 2 != 0) {
-    invalid(kWhere, "a gated product takes all columns of weight " + weight_text(weight) + ", half of them gates");
+    invalid(kWhere, "a gated product needs all columns of weight " + weight_text(weight) + ", half of them gates");
   }
   if (out.shape[0] != x.shape[0] || 2 * out.shape[1] != weight.n || out.dtype != x.dtype) {
     invalid(kWhere, "out " + matrix_text(out) + " does not fit x " + matrix_text(x) + " times weight " +

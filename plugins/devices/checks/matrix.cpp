@@ -36,7 +36,7 @@ void check_matrix(const mortise_tensor* tensor, const char* where, const char* n
   const bool rows_apart = rows == 1 || stride >= columns;
   if ((tensor->stride[1] != 1 && columns > 1) || !rows_apart) {
     wrong(" has strides " + std::to_string(stride) + ", " + std::to_string(tensor->stride[1]) +
-          "; expected rows of neighbouring elements");
+          "; expected contiguous elements in each row");
   }
   const auto last_row = static_cast<__int128>(rows - 1) * (rows == 1 ? 0 : stride);
   if ((last_row + columns) * bytes > static_cast<__int128>(tensor->bytes)) {

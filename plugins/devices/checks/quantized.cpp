@@ -64,7 +64,7 @@ void check_format(const mortise_weight_source& source, std::int64_t n, std::int6
   }
   if (std::min<int64_t>(group == 0 ? k : group, k) > kMaxQuantizedGroup) {
     invalid_source("groups of " + std::to_string(group == 0 ? k : group) + " columns; at most " +
-                   std::to_string(kMaxQuantizedGroup) + " sum without overflow: take a smaller group size");
+                   std::to_string(kMaxQuantizedGroup) + " sum without overflow: use a smaller group size");
   }
 }
 
@@ -111,7 +111,7 @@ void refuse_fp8_nan(const std::uint8_t* values, std::int64_t rows, std::int64_t 
   if (!any) return;
   const std::int64_t at = std::find_if(values, values + rows * k, nan) - values;
   invalid_source("the value at row " + std::to_string(first_row + at / k) + ", column " + std::to_string(at % k) +
-                 " is NaN; the checkpoint is damaged: download it again, or take another one");
+                 " is NaN; the checkpoint is damaged: download it again, or use another one");
 }
 
 }  // namespace mortise

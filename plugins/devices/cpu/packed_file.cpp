@@ -110,20 +110,20 @@ FileHead checked_head(const fs::path& path, std::span<const std::byte> file, std
   FileHead head;
   std::memcpy(&head, file.data(), sizeof head);
   if (std::memcmp(head.magic, kMagic, sizeof kMagic) != 0) {
-    throw Failure(MORTISE_DATA_LOSS, "packed_cache", path.native() + ": is no file of packed weights");
+    throw Failure(MORTISE_DATA_LOSS, "packed_cache", path.native() + ": is not a file of packed weights");
   }
   if (head.file_bytes != file.size()) {
     damaged(path, std::to_string(file.size()) + " bytes of " + std::to_string(head.file_bytes));
   }
   if (head.version != kVersion || std::pair(head.identity[0], head.identity[1]) != hash_of_identity(identity)) {
     throw Failure(MORTISE_DATA_LOSS, "packed_cache",
-                  path.native() + ": was made of other weights, or by another version");
+                  path.native() + ": was made from other weights, or by another version");
   }
   if (head.data_begin < sizeof head || head.data_begin > std::min(file.size(), kMaxHead) ||
       head.data_begin % kPage != 0) {
     damaged(path, "its head has " + std::to_string(head.data_begin) + " bytes");
   }
-  if (hash_of_head(file.first(head.data_begin)) != head.head_hash) damaged(path, "its head has another hash");
+  if (hash_of_head(file.first(head.data_begin)) != head.head_hash) damaged(path, "its header has a different hash");
   return head;
 }
 
@@ -164,13 +164,13 @@ void PackedFile::check(const fs::path& path, std::string_view identity, ThreadPo
     std::uint64_t offset = 0, bytes = 0;
     if (!reader.read(key_bytes) || !reader.read(key, key_bytes) || !reader.read(offset) || !reader.read(bytes) ||
         offset > data.size() || bytes > data.size() - offset || offset % kLine != 0 || bytes % kLine != 0) {
-      damaged(path, "its table leads out of it");
+      damaged(path, "its table points outside of the file");
     }
     weights_.insert_or_assign(std::move(key), data.subspan(offset, bytes));
   }
   // Bounds the number of pieces by the room in kMaxHead, so it also fits a number of tasks.
   if (reader.left() / sizeof(std::uint64_t) < num_pieces(data.size())) {
-    damaged(path, "its head has too few hashes for " + std::to_string(file.size()) + " bytes");
+    damaged(path, "its header has too few hashes for " + std::to_string(file.size()) + " bytes");
   }
   const std::vector<std::uint64_t> found = hashes_of(data, pool);
   for (std::size_t i = 0; i < found.size(); ++i) {

@@ -17,11 +17,11 @@ constexpr char kOptionsSchema[] = R"({
   "additionalProperties": false,
   "properties": {
     "threads": {
-      "title": "threads to compute on; 0: as many as processors this process may use",
+      "title": "threads to compute on; 0: one for each processor that this process may use",
       "type": "integer", "minimum": 0, "maximum": 1024, "default": 0
     },
     "isa": {
-      "title": "instruction set; all give the same bits, and the variable MORTISE_ISA comes before this option",
+      "title": "instruction set; all give the same bits; the variable MORTISE_ISA overrides this option",
       "type": "string", "enum": ["auto", "amx", "avx512", "avx2", "portable"], "default": "auto"
     },
     "packed_cache": {
@@ -47,7 +47,7 @@ Isa chosen_isa(const Options& options) {
   }
   if (name == "auto") return available_isas().back();
   throw Failure(MORTISE_FAILED_PRECONDITION, "isa",
-                "this machine does not have " + name + "; it has " + names + "; \"auto\" takes the best");
+                "this machine does not have " + name + "; it has " + names + "; \"auto\" chooses the best");
 }
 
 int chosen_threads(const Options& options) {

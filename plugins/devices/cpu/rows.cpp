@@ -107,7 +107,7 @@ mortise_status rms_norm(mortise_device* device, mortise_stream*, const mortise_n
   return guard(error, "rms_norm", [&] {
     const NormKernels& kernels = device->kernels.norm;
     const auto in = known(args);
-    if (in.bias != nullptr) invalid("rms_norm", "bias is given; rms_norm has none");
+    if (in.bias != nullptr) invalid("rms_norm", "rms_norm has no bias, but one is given");
     norm(*device, in, "rms_norm", kernels.rms_norm_bf16, kernels.rms_norm_f32);
   });
 }

@@ -43,7 +43,7 @@ void WeightCache::open(const mortise_weight_cache_args& args, ThreadPool& pool) 
     remove_leftovers(folder, kPrefix, kExtension);
     file_ = PackedFile::open(path_, identity_, pool);
   } catch (const std::exception& error) {
-    warn(error, open_ ? "it is not used, and made anew" : "no file of packed weights is used");
+    warn(error, open_ ? "it is not used; a new one will be written" : "no file of packed weights is used");
   }
 }
 

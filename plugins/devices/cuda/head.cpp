@@ -17,7 +17,7 @@ constexpr std::int64_t kMaxRows = 65535;  // a grid's second dimension
 Matrix logits_matrix(const mortise_tensor& tensor, const char* where) {
   const Matrix logits = matrix_of(tensor);
   if (logits.rows > kMaxRows) {
-    invalid(where, "logits are " + matrix_text(tensor) + "; this device takes up to " + std::to_string(kMaxRows) +
+    invalid(where, "logits are " + matrix_text(tensor) + "; this device supports up to " + std::to_string(kMaxRows) +
                        " rows at once");
   }
   return logits;

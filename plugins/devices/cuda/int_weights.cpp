@@ -189,7 +189,7 @@ std::unique_ptr<mortise_weight> prepare_int_weight(mortise_device& device, const
   const int32_t* const order = read.order;
   if (source.dtype != MORTISE_BF16) {
     throw Failure(MORTISE_UNIMPLEMENTED, kWhere,
-                  "the device cuda multiplies rows in bf16 alone; set dtype = \"bf16\", or take the device cpu");
+                  "the device cuda multiplies rows in bf16 only; set dtype = \"bf16\", or use the device cpu");
   }
   auto weight = std::make_unique<mortise_weight>();
   weight->n = read.n;

@@ -184,7 +184,7 @@ std::optional<AlgorithmChoice> LinearPlans::known_choice(const LinearShape& shap
     // Split-K is refused even if the trial's bits agree: they may agree for the trial's numbers only.
     if (!*choice || (!splits_k(**choice) && trial.equal_bits(**choice))) return choice;
     log(MORTISE_LOG_WARNING, text_of(**choice) + ", which was chosen before for " + text_of(shape) +
-                                 ", does not give the right bits here; another one is chosen");
+                                 ", does not give the right bits here; another algorithm will be chosen");
   }
   return std::nullopt;
 }
@@ -192,8 +192,8 @@ std::optional<AlgorithmChoice> LinearPlans::known_choice(const LinearShape& shap
 void LinearPlans::tell_search() {
   if (num_searched_++ > 0) return;
   log(MORTISE_LOG_INFO,
-      "no algorithms of cuBLASLt are known yet for some products of this model on this GPU; they are "
-      "searched for at their first use and kept " +
+      "no algorithms of cuBLASLt are known yet for some products of this model on this GPU; they will be searched for "
+      "at their first use and kept " +
           cache_->place());
 }
 
@@ -210,7 +210,7 @@ AlgorithmChoice LinearPlans::choose(const LinearShape& shape, const LinearArgs& 
   } catch (const Failure& failure) {
     if (failure.code != MORTISE_RESOURCE_EXHAUSTED) throw;
     log(MORTISE_LOG_WARNING, "no memory to choose an algorithm for " + text_of(shape) + " (" + failure.message +
-                                 "); Mortise's own kernel serves it: the same bits, slower");
+                                 "); Mortise's own kernel is used: the same bits, slower");
     return std::nullopt;
   }
 }

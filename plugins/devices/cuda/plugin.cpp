@@ -26,7 +26,7 @@ constexpr char kOptionsSchema[] = R"({
   "additionalProperties": false,
   "properties": {
     "device": {
-      "title": "number of the GPU, as nvidia-smi and CUDA_VISIBLE_DEVICES count",
+      "title": "number of the GPU, as in nvidia-smi and CUDA_VISIBLE_DEVICES",
       "type": "integer", "minimum": 0, "maximum": 1023, "default": 0
     },
     "graphs": {
@@ -55,7 +55,7 @@ std::string version_text(int version) {
   if (driver == 0) {
     why = "there is no NVIDIA driver on this machine";
   } else if (status == cudaErrorInsufficientDriver) {
-    why = "the NVIDIA driver serves CUDA " + version_text(driver) + ", and this build needs " +
+    why = "the NVIDIA driver supports CUDA " + version_text(driver) + ", and this build needs " +
           version_text(CUDART_VERSION) + "; update the driver";
   } else if (status == cudaErrorNoDevice || status == cudaSuccess) {
     why = "the NVIDIA driver sees no GPU (is CUDA_VISIBLE_DEVICES set?)";
@@ -127,7 +127,7 @@ void open_gpu(mortise_device& device) {
   if (properties.major != 9 || properties.minor != 0) {
     throw Failure(MORTISE_UNIMPLEMENTED, kWhere,
                   device.name + " has compute capability " + std::to_string(properties.major) + "." +
-                      std::to_string(properties.minor) + "; this build has kernels for 9.0 (H100, H200) alone");
+                      std::to_string(properties.minor) + "; this build has kernels only for 9.0 (H100, H200)");
   }
   check_cuda(cudaSetDevice(device.ordinal), kWhere);
   check_cuda(cudaStreamCreateWithFlags(&device.stream, cudaStreamNonBlocking), kWhere);

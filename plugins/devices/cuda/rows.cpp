@@ -60,7 +60,7 @@ mortise_status rms_norm(mortise_device* device, mortise_stream* stream, const mo
                         mortise_error* error) {
   return guard(error, "rms_norm", [&] {
     const auto in = known(args);
-    if (in.bias != nullptr) invalid("rms_norm", "bias is given; rms_norm has none");
+    if (in.bias != nullptr) invalid("rms_norm", "rms_norm has no bias, but one is given");
     norm(device, stream, in, "rms_norm", false);
   });
 }

@@ -41,7 +41,7 @@ void TuningCache::read(const std::filesystem::path& path) {
   try {
     choices_.merge(read_tuning(path, key_));
   } catch (const std::exception& exception) {
-    warn(path.string() + " is not used and made anew: " + exception.what());
+    warn(path.string() + " is not used; a new one will be written: " + exception.what());
   }
 }
 

@@ -69,7 +69,7 @@ AlgorithmChoices read_tuning(const fs::path& path, const TuningKey& key) {
   std::error_code error;
   if (!fs::exists(path, error)) return {};
   if (!fs::is_regular_file(path, error) || fs::file_size(path, error) > kMaxBytes) {
-    throw std::runtime_error("no regular file of at most " + std::to_string(kMaxBytes) + " bytes");
+    throw std::runtime_error("not a regular file of at most " + std::to_string(kMaxBytes) + " bytes");
   }
   std::ifstream file(path);
   std::stringstream text;
@@ -79,7 +79,7 @@ AlgorithmChoices read_tuning(const fs::path& path, const TuningKey& key) {
     const json all = json::parse(text.str());
     if (integer(all, "version", 0, INT32_MAX) != kVersion || all.at("gpu") != key.gpu ||
         all.at("driver") != key.driver || all.at("cublaslt") != key.cublaslt) {
-      throw std::runtime_error("it is of another version, GPU, driver or cuBLASLt");
+      throw std::runtime_error("it is for another version, GPU, driver or cuBLASLt");
     }
     for (const json& entry : all.at("choices")) {
       const LinearShape shape = {integer(entry, "n", 1, kMaxSize), integer(entry, "k", 1, kMaxSize),

@@ -51,7 +51,7 @@ void check_source(const mortise_weight_source& source) {
   }
   if (source.dtype == MORTISE_F32) {
     throw Failure(MORTISE_UNIMPLEMENTED, kWhere,
-                  "f32 is not served by the device cuda; set dtype = \"bf16\", or take the device cpu");
+                  "the device cuda does not support f32; set dtype = \"bf16\", or use the device cpu");
   }
   if (source.dtype != MORTISE_BF16) {
     invalid(kWhere, "dtype code " + std::to_string(source.dtype) + "; expected bf16");

@@ -31,7 +31,7 @@ std::string family_of(const ConfigSection& config, std::initializer_list<Family>
   const std::string architecture = architectures.empty() ? "" : " (" + architectures.front() + ")";
   const std::string is_not = families.size() > 1 ? "is not one of " : "is not ";
   unsupported("model type '" + model_type + "'" + architecture + " " + is_not + types + " with " + classes +
-              "; take another model plugin");
+              "; use another model plugin");
 }
 
 int32_t checkpoint_dtype(const ConfigSection& config) {

@@ -20,7 +20,7 @@ WeightFormat weight_format(const Options& options, const Quantization& quantizat
   if (weights == "auto") return {dtype, 0, 0, 0};
   if (quantization.bits != 0) {
     throw Failure(MORTISE_INVALID_ARGUMENT, "weights",
-                  "\"" + weights + "\" for a checkpoint that is quantised already; leave `weights` out, or take the " +
+                  "\"" + weights + "\" for a checkpoint that is quantised already; leave `weights` out, or use the " +
                       "checkpoint that it was made from");
   }
   if (weights == "int8") return {dtype, 8, 0, 0};
@@ -75,13 +75,13 @@ void require_numerics(const DeviceRef& device, const mortise_model_dims& dims) {
       device.table->numerics_id(device.device, fp8 ? MORTISE_F8_E4M3 : MORTISE_I8) == nullptr) {
     throw Failure(MORTISE_FAILED_PRECONDITION, "weights",
                   std::string("the device cannot multiply by ") + (fp8 ? "FP8" : "quantised") +
-                      " weights; take a checkpoint in bf16, f16 or f32, and leave " + "`weights` out");
+                      " weights; use a checkpoint in bf16, f16 or f32, and leave " + "`weights` out");
   }
 }
 
 void require_one_device(const mortise_create_args& args, const char* plugin) {
   if (args.world > 1) {
-    throw Failure(MORTISE_UNIMPLEMENTED, plugin, "runs on one device; tensor parallel is not supported");
+    throw Failure(MORTISE_UNIMPLEMENTED, plugin, "runs on one device; tensor parallelism is not supported");
   }
 }
 

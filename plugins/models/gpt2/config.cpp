@@ -33,7 +33,7 @@ void refuse_variants(const ConfigSection& config) {
     unsupported("add_cross_attention true makes a decoder that reads an encoder; expected false");
   }
   if (config.boolean("scale_attn_by_inverse_layer_idx", false)) {
-    unsupported("scale_attn_by_inverse_layer_idx true, a scale of its own for each layer, is not supported; " +
+    unsupported("scale_attn_by_inverse_layer_idx true (another attention scale in each layer) is not supported; " +
                 std::string("expected false"));
   }
 }

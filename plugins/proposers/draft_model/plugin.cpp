@@ -13,15 +13,15 @@ constexpr const char* kOptionsSchema = R"schema({
   "properties": {
     "path": {"title": "checkpoint folder of the draft model, which has the target's tokenizer", "type": "string",
              "minLength": 1, "format": "path"},
-    "max_tokens": {"title": "draft tokens of a sequence and step, at most", "type": "integer", "minimum": 1,
+    "max_tokens": {"title": "maximum number of draft tokens for a sequence in a step", "type": "integer", "minimum": 1,
                    "maximum": 64, "default": 5},
-    "branches": {"title": "tokens that the first draft is tried with, each of them a branch of max_tokens tokens",
+    "branches": {"title": "number of first tokens to try, each the start of a branch of max_tokens tokens",
                  "type": "integer", "minimum": 1, "maximum": 8, "default": 1},
     "kv_memory": {"title": "memory for the draft model's KV blocks: bytes, a text such as \"512MiB\", or auto: as many tokens as the target's KV cache holds",
                   "type": ["integer", "string"], "default": "auto"},
-    "dtype": {"title": "what the draft model computes in; auto: bf16 checkpoints in bf16, f32 and f16 ones in f32",
+    "dtype": {"title": "what the draft model computes in; auto: bf16 for bf16 checkpoints, f32 for f32 and f16 checkpoints",
               "enum": ["auto", "bf16", "f32"], "default": "auto"},
-    "attention": {"title": "options of the pipeline's attention that are to be others for the draft model",
+    "attention": {"title": "options of the pipeline's attention that differ for the draft model",
                   "type": "object", "default": {}}
   }
 })schema";

@@ -51,7 +51,7 @@ void HiddenRows::take(const mortise_observation& seen) {
   if (seen.num_seqs == 0 || seen.hidden == nullptr) return;
   const mortise_tensor& hidden = *seen.hidden;
   if (hidden.ndim != 2 || hidden.shape[1] != columns_ || hidden.dtype != dtype_) {
-    throw Failure(MORTISE_INVALID_ARGUMENT, "observe", "the hidden rows are not of the target's width and type");
+    throw Failure(MORTISE_INVALID_ARGUMENT, "observe", "the hidden rows do not have the target's width and type");
   }
 
   std::vector<int32_t> fresh, older;

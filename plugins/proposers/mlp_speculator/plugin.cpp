@@ -12,7 +12,7 @@ constexpr const char* kOptionsSchema = R"schema({
   "properties": {
     "path": {"title": "folder of the speculator's checkpoint (config.json, safetensors)", "type": "string",
              "minLength": 1, "format": "path"},
-    "max_tokens": {"title": "drafts for a sequence and step, at most; null: the checkpoint's n_predict",
+    "max_tokens": {"title": "maximum number of drafts for a sequence in a step; null: the checkpoint's n_predict",
                    "type": ["integer", "null"], "minimum": 1, "maximum": 64, "default": null}
   }
 })schema";

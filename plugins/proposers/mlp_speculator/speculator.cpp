@@ -54,7 +54,7 @@ Speculator::Speculator(const mortise_host* host, const mortise_create_args& args
 void Speculator::bind(const mortise_proposer_bind_args& args) {
   const auto* files = static_cast<const mortise_checkpoint_table*>(host_.get_ext(&host_, MORTISE_EXT_CHECKPOINT));
   if (files == nullptr) {
-    throw Failure(MORTISE_UNIMPLEMENTED, "bind", "this host reads no checkpoints for proposers; take a newer one");
+    throw Failure(MORTISE_UNIMPLEMENTED, "bind", "this host reads no checkpoints for proposers; use a newer host");
   }
   mortise_checkpoint* opened = nullptr;
   mortise_error error = make_error();
@@ -80,7 +80,7 @@ void Speculator::check_against(const mortise_model_dims& target) const {
     if (found == expected) return;
     throw Failure(MORTISE_INVALID_ARGUMENT, "path",
                   path_ + "/config.json: " + key + " is " + std::to_string(found) + ", the target's " + what + " is " +
-                      std::to_string(expected) + "; take the speculator that was trained for this model");
+                      std::to_string(expected) + "; use the speculator that was trained for this model");
   };
   require("emb_dim", config_.emb_dim, "hidden size", target.hidden_size);
   require("vocab_size", config_.vocab_size, "vocabulary size", target.vocab_size);

@@ -13,11 +13,11 @@ constexpr const char* kOptionsSchema = R"schema({
   "type": "object",
   "additionalProperties": false,
   "properties": {
-    "min_match": {"title": "last tokens of a text that must have stood in it before, at least", "type": "integer",
+    "min_match": {"title": "minimum number of last tokens that must occur earlier in the text", "type": "integer",
                   "minimum": 1, "maximum": 16, "default": 2},
-    "max_match": {"title": "last tokens that are looked for, at most: longer matches go before shorter ones",
+    "max_match": {"title": "maximum number of last tokens to look for; longer matches are preferred",
                   "type": "integer", "minimum": 1, "maximum": 16, "default": 4},
-    "max_tokens": {"title": "drafts for a sequence and step, at most", "type": "integer", "minimum": 1, "maximum": 64,
+    "max_tokens": {"title": "maximum number of drafts for a sequence in a step", "type": "integer", "minimum": 1, "maximum": 64,
                    "default": 8}
   }
 })schema";
@@ -46,8 +46,9 @@ class Ngram {
       if (index->num_tokens() != seen.first_positions[i]) {
         sequences_.erase(seen.seq_ids[i]);
         throw Failure(MORTISE_INTERNAL, "observe",
-                      "sequence " + std::to_string(seen.seq_ids[i]) + " goes on at position " +
-                          std::to_string(seen.first_positions[i]) + ", where this proposer is not");
+                      "sequence " + std::to_string(seen.seq_ids[i]) + "continues at position " +
+                          std::to_string(seen.first_positions[i]) +
+                          ", which does not follow the tokens that the proposer knows");
       }
       for (int32_t t = seen.token_offsets[i]; t < seen.token_offsets[i + 1]; ++t) index->append(seen.tokens[t]);
     }
@@ -74,7 +75,7 @@ class Ngram {
 };
 
 constexpr mortise_component kNgram = ProposerComponent<Ngram>::component(
-    "ngram", "prompt lookup: drafts what followed the last tokens where they stood before", kOptionsSchema);
+    "ngram", "prompt lookup: drafts the tokens that followed an earlier occurrence of the last tokens", kOptionsSchema);
 
 }  // namespace
 }  // namespace mortise::ngram

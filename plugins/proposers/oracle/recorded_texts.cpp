@@ -56,7 +56,7 @@ RecordedTexts::RecordedTexts(const std::filesystem::path& log) {
     ++number;
     if (stream.eof()) break;  // an incomplete last line: the recording process was killed
     const nlohmann::json json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (!json.is_object()) refuse(log, number, "no JSON object");
+    if (!json.is_object()) refuse(log, number, "not a JSON object");
     const bool is_header = json.contains("mortise_log");
     if (number == 1 && !is_header) refuse(log, number, "no header");
     if (is_header) continue;

@@ -11,9 +11,9 @@ inline constexpr const char* kLimitsSchema = R"schema({
   "type": "object",
   "additionalProperties": false,
   "properties": {
-    "max_num_seqs": {"title": "sequences that run at a time, at most", "type": "integer", "minimum": 1,
+    "max_num_seqs": {"title": "maximum number of sequences that run at a time", "type": "integer", "minimum": 1,
                      "maximum": 65536, "default": 64},
-    "max_batched_tokens": {"title": "rows of one step, at most: prompts are cut into chunks of this size",
+    "max_batched_tokens": {"title": "maximum number of rows in one step; longer prompts are computed in chunks",
                            "type": "integer", "minimum": 1, "maximum": 1048576, "default": 2048}
   }
 })schema";

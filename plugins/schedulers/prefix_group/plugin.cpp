@@ -8,7 +8,8 @@ namespace mortise::prefix_group {
 namespace {
 
 constexpr mortise_component kPrefixGroup = SchedulerComponent<Scheduler>::component(
-    "prefix_group", "requests that share a prefix run together: it is computed once and stays until all have had it",
+    "prefix_group",
+    "requests that share a prefix run together: it is computed once and stays cached until all have used it",
     scheduling::kLimitsSchema);
 
 }  // namespace

@@ -24,7 +24,7 @@ struct BenchArguments {
 };
 
 void print_report(const BenchReport& report) {
-  fmt::print("{} beside {} (built in); medians of {} rounds in turn\n\n", report.component, report.built_in,
+  fmt::print("{} beside {} (built in); medians of {} alternating rounds\n\n", report.component, report.built_in,
              report.rounds);
   std::size_t width = 0;
   for (const Figure& figure : report.figures) width = std::max(width, figure.what.size());
@@ -53,15 +53,15 @@ void run_bench(BenchArguments& arguments) {
 
 void add_plugin_bench_command(CLI::App& plugin) {
   CLI::App* command =
-      plugin.add_subcommand("bench", "measures the calls of a plugin beside those of the built-in part of its kind");
+      plugin.add_subcommand("bench", "measure the calls of a plugin beside those of the built-in part of its kind");
   auto arguments = std::make_shared<BenchArguments>();
   command->add_option("file", arguments->check.file, "the plugin file")->required();
-  command->add_option("--component", arguments->component, "the component of this name; the first one without it");
+  command->add_option("--component", arguments->component, "name of the component (default: the first one)");
   command->add_option("--options", arguments->options, "options of the component, as a JSON object");
-  command->add_option("--rounds", arguments->rounds, "how often both parts are measured, in turn")
+  command->add_option("--rounds", arguments->rounds, "how many times both parts are measured, alternating")
       ->check(CLI::Range(1, 100))
       ->capture_default_str();
-  command->add_flag("--json", arguments->json, "prints the report as JSON");
+  command->add_flag("--json", arguments->json, "print the report as JSON");
   command->callback([arguments] { run_bench(*arguments); });
 }
 

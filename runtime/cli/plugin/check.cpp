@@ -87,27 +87,27 @@ void check_plugin(Arguments& arguments) {
 
 void add_plugin_check_command(CLI::App& plugin) {
   CLI::App* command =
-      plugin.add_subcommand("check", "runs the conformance suite on a plugin file, each case in a process of its own");
+      plugin.add_subcommand("check", "run the conformance suite on a plugin file, each case in a process of its own");
   auto arguments = std::make_shared<Arguments>();
   command->add_option("file", arguments->check.file, "the plugin file");
-  command->add_option("--component", arguments->selection.component, "only the component of this name");
+  command->add_option("--component", arguments->selection.component, "check only the component of this name");
   command->add_option("--case", arguments->selection.cases,
-                      "only this case, or all that begin with NAME. (repeatable)");
+                      "run only this case, or all cases that begin with NAME. (repeatable)");
   command->add_option("--level", arguments->level, "quick, full (ten times as many drawn inputs) or fuzz (for minutes)")
       ->check(CLI::IsMember({"quick", "full", "fuzz"}))
       ->capture_default_str();
-  command->add_option("--minutes", arguments->selection.fuzz_minutes, "how long --level fuzz repeats drawn cases")
+  command->add_option("--minutes", arguments->selection.fuzz_minutes, "how long --level fuzz repeats random cases")
       ->check(CLI::Range(1, 10000))
       ->capture_default_str();
   command->add_option("--seed", arguments->check.seed, "of the drawn inputs")->capture_default_str();
-  command->add_option("--reproduce", arguments->line, "runs one finding again: COMPONENT/CASE/SEED, as a report says");
+  command->add_option("--reproduce", arguments->line, "run one finding again: COMPONENT/CASE/SEED, as in a report");
   command->add_option("--options", arguments->options,
                       "the component's options as a JSON object, for those without a default");
   command->add_option("--timeout", arguments->seconds, "seconds that a case may take")
       ->check(CLI::Range(1, 3600))
       ->capture_default_str();
   command->add_flag("--list", arguments->lists, "lists all cases");
-  command->add_flag("--json", arguments->json, "prints the report as JSON");
+  command->add_flag("--json", arguments->json, "print the report as JSON");
   command->callback([arguments] { check_plugin(*arguments); });
 }
 

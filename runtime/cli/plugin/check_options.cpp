@@ -8,7 +8,7 @@ namespace mortise {
 nlohmann::json read_plugin_options(const std::string& text) {
   try {
     nlohmann::json options = parse_json(text);
-    if (!options.is_object()) fail("{} is no JSON object", text);
+    if (!options.is_object()) fail("{} is not a JSON object", text);
     return options;
   } catch (const Error& error) {
     fail("--options: {}", error.what());
@@ -17,7 +17,7 @@ nlohmann::json read_plugin_options(const std::string& text) {
 
 void check_is_plugin_file(const char* command, const std::filesystem::path& file) {
   if (std::filesystem::is_regular_file(file)) return;
-  fail("{}: {} is no file; name the .so that your build made", command, file.string());
+  fail("{}: {} is not a file; name the .so that your build made", command, file.string());
 }
 
 }  // namespace mortise

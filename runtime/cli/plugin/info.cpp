@@ -130,7 +130,7 @@ void add_plugin_info_command(CLI::App& plugin) {
   auto wanted = std::make_shared<std::string>();
   auto runs = std::make_shared<bool>(false);
   info->add_option("plugin", *wanted, "name of a plugin, or a plugin file, whose code does not run")->required();
-  info->add_flag("--run", *runs, "loads a file that you trust: what a device says of this machine is shown, too");
+  info->add_flag("--run", *runs, "load a file that you trust, to show what a device says about this machine as well");
   info->callback([wanted, runs] { show_plugin(*wanted, *runs); });
 }
 

@@ -47,7 +47,7 @@ void list_plugins() {
 }  // namespace
 
 void add_plugin_list_command(CLI::App& plugin) {
-  plugin.add_subcommand("list", "all plugins that are found, by kind")->callback(list_plugins);
+  plugin.add_subcommand("list", "list all plugins that are found, by kind")->callback(list_plugins);
 }
 
 }  // namespace mortise

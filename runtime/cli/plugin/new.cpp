@@ -43,7 +43,8 @@ void add_plugin_new_command(CLI::App& plugin) {
   CLI::App* make = plugin.add_subcommand("new", "a project for a plugin of your own, ready to build and check");
   auto options = std::make_shared<NewOptions>();
   make->add_option("kind", options->project.kind, "device, model, attention, proposer or scheduler")->required();
-  make->add_option("name", options->project.name, "of the plugin: lower-case letters, digits, underscores")->required();
+  make->add_option("name", options->project.name, "name of the plugin: lower-case letters, digits, underscores")
+      ->required();
   make->add_flag("--c", options->c, "in plain C; without it in C++");
   make->add_option("--dir", options->folder, "the project's folder; without it NAME in the current folder");
   make->callback([options] { make_project(*options); });

@@ -7,7 +7,7 @@
 namespace mortise {
 
 void add_plugin_command(CLI::App& app) {
-  CLI::App* plugin = app.add_subcommand("plugin", "lists, describes, checks, measures, replays and creates plugins");
+  CLI::App* plugin = app.add_subcommand("plugin", "list, describe, check, measure, replay and create plugins");
   plugin->require_subcommand(1);
   add_plugin_list_command(*plugin);
   add_plugin_info_command(*plugin);

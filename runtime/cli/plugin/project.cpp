@@ -44,7 +44,8 @@ void check_name(const std::string& name) {
   if (name.empty() || name.size() > kMaxNameLength || !letter(name[0]) ||
       !std::all_of(name.begin(), name.end(), fits)) {
     fail(
-        "a plugin cannot be named '{}'; a name begins with a lower-case letter and has up to {} lower-case letters, "
+        "a plugin cannot be named '{}'; a name must begin with a lower-case letter and has up to {} lower-case "
+        "letters, "
         "digits and underscores, such as my_policy",
         name, kMaxNameLength);
   }
@@ -96,7 +97,7 @@ void write_texts(const Texts& texts, const fs::path& folder) {
     fs::create_directories(file.parent_path(), error);
     std::ofstream stream(file, std::ios::binary);
     if (!(stream << text).flush())
-      fail("{}: cannot be written; is there room, and may you write there?", file.string());
+      fail("{}: cannot be written; is the disk full, or is writing there not allowed?", file.string());
   }
 }
 
@@ -128,8 +129,7 @@ fs::path templates_folder() {
     std::error_code error;
     if (fs::is_directory(folder / "project", error)) return folder;
   }
-  fail("the templates of plugins are neither in {} nor in {}; install Mortise again", installed.string(),
-       source.string());
+  fail("the plugin templates are neither in {} nor in {}; install Mortise again", installed.string(), source.string());
 }
 
 std::vector<fs::path> write_project(const PluginProject& project, const fs::path& templates) {

@@ -30,7 +30,7 @@ void replay_plugin(const ReplayArguments& arguments) {
 
 void add_plugin_replay_command(CLI::App& plugin) {
   CLI::App* command = plugin.add_subcommand(
-      "replay", "makes the calls that --record-abi wrote on a build of the plugin, without the engine");
+      "replay", "repeat the calls that --record-abi wrote on a build of the plugin, without the engine");
   auto arguments = std::make_shared<ReplayArguments>();
   command->add_option("record", arguments->record, "the file of --record-abi")->required();
   command->add_option("file", arguments->plugin, "the plugin file")->required();

@@ -51,7 +51,7 @@ void check_length(const Request& request, const ReplState& state) {
   if (request.prompt.size() < static_cast<std::size_t>(limit) || state.dialogue.messages.empty()) return;
   const bool is_cut = state.session.pipeline().assembly.model_info().is_cut;
   fail(
-      "the dialogue has {} tokens with this message, and {} is {}; the message was not sent. /chat clear begins a new "
+      "with this message the dialogue has {} tokens, but {} is {}; the message was not sent. /chat clear begins a new "
       "dialogue (/save keeps this one){}",
       request.prompt.size(), is_cut ? "max_model_len" : "the model's length", limit,
       is_cut ? ", or raise max_model_len" : "");

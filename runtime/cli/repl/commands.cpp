@@ -14,7 +14,7 @@ namespace mortise {
 namespace {
 
 void no_argument(const char* name, const std::string& rest) {
-  if (!rest.empty()) fail("{} takes no argument, got '{}'", name, rest);
+  if (!rest.empty()) fail("{} has no arguments, got '{}'", name, rest);
 }
 
 void set(ReplState& state, const std::string& rest) {
@@ -28,7 +28,7 @@ void set(ReplState& state, const std::string& rest) {
 void seed(ReplState& state, const std::string& rest) {
   if (!rest.empty()) state.settings.set("seed", rest == "none" ? "default" : rest);
   const bool is_set = state.settings.fields().contains("seed");
-  state.console.say(is_set ? state.settings.show("seed") : "no seed: each answer draws one and tells it");
+  state.console.say(is_set ? state.settings.show("seed") : "no seed: each answer draws one and shows it");
 }
 
 void clear(ReplState& state, const std::string& rest) {
@@ -44,18 +44,18 @@ std::string num_messages(const Dialogue& dialogue) {
 
 void chat(ReplState& state, const std::string& rest) {
   if (rest == "clear") return clear(state, "");
-  if (!rest.empty()) fail("/chat takes 'clear' or nothing, got '{}'; /complete ends the chat", rest);
+  if (!rest.empty()) fail("/chat can be followed by 'clear' or nothing, got '{}'; /complete ends the chat", rest);
   // Checked now, so that a missing template is reported before a message is typed.
   check_chat(state);
   state.dialogue.mode = Mode::kChat;
   state.console.say(
-      fmt::format("chat is on: {}; /complete ends it, /chat clear begins anew", num_messages(state.dialogue)));
+      fmt::format("chat is on: {}; /complete ends it, /chat clear starts again", num_messages(state.dialogue)));
 }
 
 void complete_command(ReplState& state, const std::string& rest) {
   no_argument("/complete", rest);
   state.dialogue.mode = Mode::kComplete;
-  state.console.say("chat is off: the model continues each prompt; /chat goes on with the dialogue");
+  state.console.say("chat is off: the model continues each prompt; /chat continues the dialogue");
 }
 
 void score(ReplState& state, const std::string& rest) {
@@ -88,7 +88,7 @@ void show(ReplState& state, const std::string& rest) {
   } else if (rest == "drafts off") {
     state.shows_drafts = false;
   } else if (!rest.empty()) {
-    fail("/show takes 'drafts on' or 'drafts off', got '{}'", rest);
+    fail("/show must be followed by 'drafts on' or 'drafts off', got '{}'", rest);
   }
   if (!state.shows_drafts) return state.console.say("drafts are not shown; /show drafts marks them");
   state.console.say("drafts are shown; /show drafts off ends it");
@@ -100,7 +100,8 @@ void begin_trace(ReplState& state, const std::filesystem::path& file) {
   std::error_code absent;
   const bool has_content =
       std::filesystem::is_regular_file(whole, absent) && std::filesystem::file_size(whole, absent) > 0;
-  if (has_content && state.trace != whole) fail("{}: exists; a trace takes the name of a new file", file.string());
+  if (has_content && state.trace != whole)
+    fail("{}: exists already; give a trace the name of a new file", file.string());
   state.session.start_trace(whole.string());
   state.trace = whole;
   state.console.say(fmt::format("tracing to {}; /trace ends it", file.string()));
@@ -114,7 +115,7 @@ void trace(ReplState& state, const std::string& rest) {
 }
 
 void write(ReplState& state, const std::string& rest, const char* command, bool overwrite) {
-  if (rest.empty() && !state.file) fail("{} takes the name of a file, as in: {} story.json", command, command);
+  if (rest.empty() && !state.file) fail("{} needs the name of a file, as in: {} story.json", command, command);
   const std::filesystem::path file = rest.empty() ? *state.file : file_of(rest);
   // The file that this dialogue was loaded from or saved to may be overwritten.
   const std::filesystem::path whole = std::filesystem::absolute(file).lexically_normal();
@@ -136,7 +137,7 @@ void save_over(ReplState& state, const std::string& rest) {
 }
 
 void load(ReplState& state, const std::string& rest) {
-  if (rest.empty()) fail("/load takes the name of a file that /save wrote");
+  if (rest.empty()) fail("/load needs the name of a file that /save wrote");
   const std::filesystem::path file = file_of(rest);
   SavedDialogue saved = load_dialogue(file);
   if (saved.dialogue.mode == Mode::kChat) check_chat(state);
@@ -168,7 +169,7 @@ void help(ReplState& state, const std::string& rest) {
     text += fmt::format("  {:<42}  {}\n", fmt::format("{} {}", command.name, command.arguments), command.summary);
   }
   text +=
-      "A backslash at the end of a line goes on in the next; lines between two lines of \"\"\" are one prompt; "
+      "A backslash at the end of a line continues it in the next; lines between two lines of \"\"\" are one prompt; "
       "// sends\n"
       "text that begins with /. TAB completes commands; Ctrl-R searches the history, Ctrl-C stops an answer, "
       "Ctrl-D quits.\n";
@@ -182,13 +183,14 @@ void quit(ReplState& state, const std::string& rest) {
 
 constexpr Command kCommands[] = {
     {"/set", "[FIELD [VALUE]]", "shows or changes how answers are made: temperature, max_tokens, stop, ...",
-     "  /set                    all fields; * marks those that are set\n"
+     "  /set                    all fields; * marks fields that are set\n"
      "  /set temperature 0.7    numbers, true, false and lists are JSON\n"
      "  /set stop The end.      text needs no quotes; \"\\n\" between double quotes is a newline\n"
      "  /set top_p default      unsets it: the model's own value, or none\n",
      Argument::kField, set},
     {"/seed", "[N | none]", "the same seed gives the same answer; none: each draws its own",
-     "  Without an argument: what it is. Each answer's figures tell the seed that made it.\n", Argument::kSeed, seed},
+     "  Without an argument: shows the seed. The figures of each answer include the seed that made it.\n",
+     Argument::kSeed, seed},
     {"/chat", "[clear]", "lines become messages of a dialogue; clear forgets what was said",
      "  Needs a chat template, of the checkpoint or of the pipeline's script. /complete keeps the dialogue.\n",
      Argument::kChat, chat},
@@ -196,32 +198,32 @@ constexpr Command kCommands[] = {
      complete_command},
     {"/clear", "", "forgets the dialogue, as /chat clear", "", Argument::kNone, clear},
     {"/score", "A | B", "log probability and rank of each token of B given A",
-     "  /score The sky is | blue     scores \" blue\" behind \"The sky is\": "
+     "  /score The sky is | blue     scores \" blue\" after \"The sky is\": "
      "the space before the bar is dropped, the one\n"
-     "                               behind it belongs to B\n"
+     "                               after it belongs to B\n"
      "  /score 12 + 30 =|42          without spaces: B follows A at once\n"
      "  \\| is a bar of the text. Plain text, in a chat too.\n",
      Argument::kNone, score},
     {"/proposer", "[NAME [OPTION=VALUE ...] | first_of | none]", "shows or changes the part that drafts tokens",
-     "  A NAME that the pipeline has drafts from the next prompt on; first_of: all that it has, in their order; none: "
+     "  A NAME that the pipeline has drafts from the next prompt on; first_of: all proposers of the pipeline, in "
+     "order; none: "
      "no\n"
      "  drafts. With options, or with another plugin's name or file, it is /swap proposer. A VALUE is JSON or plain "
      "text.\n"
-     "  /plugins NAME tells the options.\n",
+     "  /plugins NAME shows the options.\n",
      Argument::kProposer, change_proposer},
-    {"/swap", "[KEY PLUGIN [{option = value}] [verify_steps = N]]",
-     "shows the parts, or puts another in the place of one",
+    {"/swap", "[KEY PLUGIN [{option = value}] [verify_steps = N]]", "shows the parts, or replaces one",
      "  /swap attention cascade {block_size = 16}    KEY and options as in a script: device, model, attention, "
      "scheduler,\n"
      "                                               proposer\n"
-     "  /swap scheduler ./mine.so                    a file, also one that was built again under its name\n"
+     "  /swap scheduler ./mine.so                    a file, even one that was rebuilt under the same name\n"
      "  /swap kv_cache {memory = \"64MiB\"}           kv_cache and speculation are tables without a plugin\n"
      "  /swap proposer first_of {ngram {}, draft_model {path = \"small\"}}\n"
      "                                               several: for each sequence, the first that has drafts\n"
      "  /swap attention cascade {} verify_steps = 50 the last prompt runs again, unseen, until 50 steps of old and "
      "new\n"
      "                                               part were equal bit by bit; a difference refuses the swap\n"
-     "  If the part cannot be opened, or would make other tokens, the pipeline goes on as it was. Settings and "
+     "  If the part cannot be opened, or would make other tokens, the pipeline continues as it was. Settings and "
      "dialogue\n"
      "  stay. Options that are left out have their defaults; a model keeps its path.\n",
      Argument::kSwap, swap_part},
@@ -235,21 +237,21 @@ constexpr Command kCommands[] = {
      "back.\n",
      Argument::kDiff, diff},
     {"/show", "[drafts [on | off]]", "marks drafted and accepted tokens in answers",
-     "  Accepted drafts, the bonus token behind them, and tokens in the place of a rejected draft have shades. "
+     "  Accepted drafts, the bonus token behind them, and tokens in place of a rejected draft have shades. "
      "Without\n"
      "  colours (NO_COLOR, no terminal) they stand between brackets. It changes what is shown, and no token.\n",
      Argument::kShow, show},
     {"/stats", "", "tokens/s, time to first token, KV blocks, accepted drafts by position", "", Argument::kNone, stats},
-    {"/trace", "[FILE]", "begins a Chrome trace of the engine's steps; without a name: ends it",
+    {"/trace", "[FILE]", "starts a Chrome trace of the engine's steps; without a name: ends it",
      "  As --trace does for the whole run. Open the file in https://ui.perfetto.dev or chrome://tracing.\n",
      Argument::kFile, trace},
     {"/plugins", "[NAME]", "what is installed, * for what is in use; NAME: its options", "", Argument::kPlugin,
      show_plugins},
-    {"/save", "[FILE]", "writes dialogue and settings as JSON; does not write over another file",
+    {"/save", "[FILE]", "writes dialogue and settings as JSON; does not overwrite another file",
      "  Without a name: to the file that was last saved or loaded.\n", Argument::kFile, save},
-    {"/save!", "[FILE]", "the same, over whatever file is there", "", Argument::kFile, save_over},
-    {"/load", "FILE", "brings back what /save wrote, in the place of dialogue and settings", "", Argument::kFile, load},
-    {"/help", "[COMMAND]", "this list, or more about one command", "", Argument::kCommand, help},
+    {"/save!", "[FILE]", "the same, but overwrites the file", "", Argument::kFile, save_over},
+    {"/load", "FILE", "restores dialogue and settings from a file that /save wrote", "", Argument::kFile, load},
+    {"/help", "[COMMAND]", "shows this list, or more about one command", "", Argument::kCommand, help},
     {"/quit", "", "ends, as Ctrl-D does", "", Argument::kNone, quit},
 };
 
@@ -304,7 +306,7 @@ const Command& find_command(const std::string& name) {
     if (command.name == with_slash) return command;
     names.emplace_back(command.name);
   }
-  fail("unknown command {}{}{} /help lists them, // sends text that begins with /", with_slash,
+  fail("unknown command {}{}{} /help lists all commands, and // sends text that begins with /", with_slash,
        did_you_mean(with_slash, names), nearest_name(with_slash, names) ? "" : ";");
 }
 

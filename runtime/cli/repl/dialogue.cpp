@@ -166,8 +166,8 @@ void save_dialogue(const SavedDialogue& saved, const fs::path& file, bool overwr
     if (!write_new(file, text)) fail("{}: cannot be written: {}", file.string(), std::strerror(errno));
     return;
   }
-  if (!fs::is_regular_file(status)) fail("{}: is not a file; name one to save to", file.string());
-  if (!overwrite) fail("{}: exists; /save! {} writes over it", file.string(), file.string());
+  if (!fs::is_regular_file(status)) fail("{}: is not a file; give a file to save to", file.string());
+  if (!overwrite) fail("{}: exists already; /save! {} overwrites it", file.string(), file.string());
   // Writes a new file beside the old one first, so that a full disk does not destroy the old one. A link stays a link.
   const fs::path target = fs::canonical(file, error);
   const fs::path fresh = target.string() + "." + std::to_string(::getpid());
@@ -185,7 +185,7 @@ SavedDialogue load_dialogue(const fs::path& file) {
   if (!fs::exists(status)) fail("{}: no such file", file.string());
   if (!fs::is_regular_file(status)) fail("{}: is not a file", file.string());
   if (fs::file_size(file, error) > kMaxFileBytes) {
-    fail("{}: is larger than {} MiB; no dialogue is", file.string(), kMaxFileBytes >> 20);
+    fail("{}: is larger than {} MiB; no dialogue is that large", file.string(), kMaxFileBytes >> 20);
   }
   std::ifstream stream(file, std::ios::binary);
   if (!stream) fail("{}: cannot be read: {}", file.string(), std::strerror(errno));

@@ -122,7 +122,7 @@ void compare(ReplState& state, const Generation& a, const Generation& b) {
   }
   const bool same_token =
       *index < std::min(a.tokens.size(), b.tokens.size()) && a.tokens[*index].id == b.tokens[*index].id;
-  fail("not equal: token {}{}: A {}, B {}", *index + 1, same_token ? ", in its log probability alone" : "",
+  fail("not equal: token {}{}: A {}, B {}", *index + 1, same_token ? ", only in its log probability" : "",
        show_token(tokenizer, a.tokens, *index), show_token(tokenizer, b.tokens, *index));
 }
 
@@ -146,7 +146,7 @@ std::vector<std::string> split_sets(std::string_view text) {
     text = trimmed(text);
   }
   if (sets.empty() || sets.size() > 2)
-    fail("{} sets of parts are given, and /diff compares two; {}", sets.size(), kForm);
+    fail("{} sets of parts are given, but /diff compares two; {}", sets.size(), kForm);
   for (const std::string& set : sets) {
     if (set.empty()) fail("a set of parts is empty; {}", kForm);
   }
@@ -203,15 +203,14 @@ void diff(ReplState& state, const std::string& text) {
       fail("{}: {}; nothing was compared", name, error.what());
     }
     runs[i] = generate(pipeline.engine, request_for(*state.last_request, parts[i]), [](const Delta&) {});
-    if (runs[i].last.finish == FinishReason::kAborted)
-      return state.console.say("stopped; the parts are those of before");
+    if (runs[i].last.finish == FinishReason::kAborted) return state.console.say("stopped; the parts are unchanged");
     state.console.say(fmt::format("{} {}: {}", name, sets[i], describe(runs[i])));
   }
   try {
     other.put_back();
   } catch (const Error& error) {
     state.console.error(
-        fmt::format("the parts of before cannot be put back: {}; /swap shows those that run", error.what()));
+        fmt::format("the previous parts cannot be restored: {}; /swap shows the running parts", error.what()));
   }
   compare(state, runs[0], runs[1]);
 }

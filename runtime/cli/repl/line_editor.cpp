@@ -58,7 +58,7 @@ LineEditor::~LineEditor() = default;
 
 void LineEditor::bind_keys() {
   EditLine* el = el_.get();
-  el_set(el, EL_ADDFN, "mortise-complete", "offers how a command goes on", &LineEditor::complete);
+  el_set(el, EL_ADDFN, "mortise-complete", "completes a command", &LineEditor::complete);
   el_set(el, EL_ADDFN, "mortise-paste", "takes a bracketed paste", &LineEditor::paste);
   static constexpr std::pair<const char*, const char*> kKeys[] = {
       {"^I", "mortise-complete"},    {"\\e[200~", "mortise-paste"},     {"^R", "em-inc-search-prev"},

@@ -42,7 +42,7 @@ PartText parse_part_text(std::string_view text) {
   for (std::size_t i = 1; i < words.size(); ++i) {
     const std::size_t equals = words[i].find('=');
     if (equals == std::string::npos || equals == 0) {
-      fail("'{}' is no option; options are written name=value", words[i]);
+      fail("'{}' is not an option; options are written name=value", words[i]);
     }
     const std::string name = words[i].substr(0, equals);
     const std::string value = words[i].substr(equals + 1);

@@ -169,7 +169,7 @@ void swap_parts(ReplState& state, const PartChange& change, const SwapOptions& o
   try {
     figures = swap_or_replace(state, pipeline, pipeline.try_change(change), options);
   } catch (const Error& error) {
-    fail("{}; the pipeline goes on as it was ({})", error.what(), show_proposer(state));
+    fail("{}; the pipeline continues as it was ({})", error.what(), show_proposer(state));
   }
   if (change.key == "proposer") state.speculation = {};
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;

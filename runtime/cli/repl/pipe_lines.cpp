@@ -69,7 +69,7 @@ std::optional<Line> PipeLines::read(const std::string& /*prompt*/) {
   const std::string_view line = std::string_view(buffer_).substr(start_, end - start_);
   start_ = std::min(end + 1, buffer_.size());
   if (too_long || line.size() > kMaxInputLineBytes) {
-    fail("is longer than {} MiB; no model takes that as a prompt", kMaxInputLineBytes >> 20);
+    fail("is longer than {} MiB; no model accepts such a long prompt", kMaxInputLineBytes >> 20);
   }
   return to_line(line.ends_with('\r') ? line.substr(0, line.size() - 1) : line);
 }

@@ -92,7 +92,7 @@ class Repl {
     const bool in_block = assembler_.in_block();
     assembler_.clear();
     fail("the input ended {}; nothing of it was sent",
-         in_block ? "in a block: its closing line of \"\"\" is missing" : "behind a backslash: a line is missing");
+         in_block ? "in a block: its closing line of \"\"\" is missing" : "a line is missing after a backslash");
   }
 
   void report(const std::string& text) {
@@ -124,7 +124,7 @@ class Repl {
       action();
     } catch (const std::exception& error) {
       history_.reset();
-      state_.console.error(std::string("the history is not kept: ") + error.what());
+      state_.console.error(std::string("the history is not saved: ") + error.what());
     }
   }
 

@@ -31,8 +31,8 @@ ScoreText parse_score(std::string_view text) {
       part += text[i];
     }
   }
-  if (!behind) fail("/score takes two texts with a bar between them, as in: /score The sky is | blue");
-  if (result.completion.empty()) fail("/score: there is nothing to score behind the bar");
+  if (!behind) fail("/score needs two texts with a bar between them, as in: /score The sky is | blue");
+  if (result.completion.empty()) fail("/score: there is nothing to score after the bar");
   if (result.prompt.ends_with(' ')) result.prompt.pop_back();
   return result;
 }
@@ -40,7 +40,7 @@ ScoreText parse_score(std::string_view text) {
 Request score_request(const ScoreText& text, const Tokenizer& tokenizer) {
   Request request;
   request.prompt = tokenizer.encode(text.prompt, /*add_special_tokens=*/true);
-  if (request.prompt.empty()) fail("/score: there is no text before the bar; the first token needs one before it");
+  if (request.prompt.empty()) fail("/score: there is no text before the bar; the first token needs a token before it");
   const std::vector<std::int32_t> completion = tokenizer.encode(text.completion, /*add_special_tokens=*/false);
   request.score_from = static_cast<std::int32_t>(request.prompt.size());
   request.prompt.insert(request.prompt.end(), completion.begin(), completion.end());

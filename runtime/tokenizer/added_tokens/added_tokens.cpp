@@ -48,7 +48,8 @@ void AddedTokens::finish(const Normalizer* normalizer) {
     for (const AddedToken& token : *tokens) {
       WorkingText text(token.content, /*starts_input=*/true, time);
       if (token.normalized && normalizer) normalizer->apply(text);
-      if (text.text.empty()) fail("added token \"{}\": the normalizer leaves nothing of it to be found", token.content);
+      if (text.text.empty())
+        fail("added token \"{}\": the normalizer removes all of it, so it can never match", token.content);
       (token.normalized ? normalized_ : raw_).add(text.text, ids_.at(token.content));
       if (tokens == &special_) special_written_.add(token.content, ids_.at(token.content));
       if (token.normalized && tokens == &special_) special_normalized_.add(token.content, ids_.at(token.content));

@@ -118,7 +118,8 @@ class Handler {
   }
 
   bool open(json container) {
-    if (path_.size() == kMaxDepth) fail("{}: nested more than {} levels deep; no tokenizer is", file_.path, kMaxDepth);
+    if (path_.size() == kMaxDepth)
+      fail("{}: nested more than {} levels deep, which no tokenizer is", file_.path, kMaxDepth);
     json& placed = place(std::move(container));
     path_.emplace_back(&placed, key_);
     return true;
@@ -184,7 +185,7 @@ std::string read_text_file(const std::filesystem::path& path, std::uintmax_t max
          error ? error.message() : std::strerror(errno));
   }
   if (size > max_bytes) {
-    fail("{}: {} bytes; the limit is {}: this is no file of a tokenizer", path.string(), size, max_bytes);
+    fail("{}: {} bytes; the limit is {}: this is not a file of a tokenizer", path.string(), size, max_bytes);
   }
   std::string text(size, '\0');
   if (!stream.read(text.data(), static_cast<std::streamsize>(size)))
@@ -220,7 +221,7 @@ TokenizerFile read_tokenizer_file(const std::filesystem::path& path) {
   Handler handler(file);
   json::sax_parse(text.data(), text.data() + text.size(), &handler);
   if (const auto twice = file.vocabulary.finish()) {
-    fail("{}: model.vocab[\"{}\"]: stands there twice, expected once", file.path, *twice);
+    fail("{}: model.vocab[\"{}\"]: is there twice, expected once", file.path, *twice);
   }
   return file;
 }

@@ -193,7 +193,8 @@ void BpeModel::add_character(std::string_view character, Word& word, bool& unk_p
     return;
   }
   if (unk_token_.empty()) return;
-  if (!unk_id_) fail("the text has a character that is no token, and unk_token '{}' is none either", unk_token_);
+  if (!unk_id_)
+    fail("the text has a character that is not a token, and unk_token '{}' is not a token either", unk_token_);
   if (unk_pending && !fuse_unk_) word.add(*unk_id_);
   unk_pending = true;
 }

@@ -118,7 +118,7 @@ Regex Regex::from_pcre2_syntax(const std::string& pattern, std::string where) {
   auto code = std::make_unique<Code>();
   code->compiled.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), kOptions, &error,
                                      &offset, context.get()));
-  if (!code->compiled) fail("{}: not a regular expression that can be used: {}", where, error_text(error));
+  if (!code->compiled) fail("{}: not a valid regular expression: {}", where, error_text(error));
   // Without JIT, which the system may forbid, the interpreter gives the same result more slowly.
   pcre2_jit_compile(code->compiled.get(), PCRE2_JIT_COMPLETE);
   return Regex(std::move(code), std::move(where));

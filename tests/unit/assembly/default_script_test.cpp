@@ -46,12 +46,12 @@ TEST_F(DefaultScript, SeveralFoldersArePipelinesWithUniqueNames) {
   EXPECT_EQ(names({a}), Names{"A-1.5B"});
   EXPECT_EQ(names({b, a}), (Names{"B", "A-1.5B"}));  // the first is the default
   EXPECT_EQ(names({a + "/", other, b}), (Names{"x/A-1.5B", "y/A-1.5B", "B"}));
-  EXPECT_THAT(error_of([&] { names({a, a + "/."}); }), HasSubstr("A-1.5B: is given twice; name each folder once"));
+  EXPECT_THAT(error_of([&] { names({a, a + "/."}); }), HasSubstr("A-1.5B: is given twice; give each folder once"));
   write_text(dir_.path() / "p.lua", "return 1");
   EXPECT_THAT(error_of([&] {
                 names({a, dir_.path() / "p.lua"});
               }),
-              HasSubstr("p.lua: is not the folder of a checkpoint; give one script, or folders alone"));
+              HasSubstr("p.lua: is not the folder of a checkpoint; give one script, or only folders"));
 }
 
 TEST_F(DefaultScript, PathsOfAnyLettersAreWrittenAsLuaReadsThem) {
@@ -68,11 +68,12 @@ TEST_F(DefaultScript, PartsThatAreNotInstalledAreReplacedOrLeftOut) {
   const auto failure = [&](const PluginCatalog& catalog) {
     return error_of([&] { default_script({&folder, 1}, catalog); });
   };
-  EXPECT_THAT(failure(only({"cpu.so", "llama.so", "paged-cpu.so"})),
-              StartsWith("no scheduler for the default pipeline: none of prefix_group, fcfs is installed and serves"));
-  EXPECT_THAT(failure(only({"cpu.so", "llama.so"})), HasSubstr("m: no device runs it; cpu: does not compute in"));
-  EXPECT_THAT(failure(only({"llama.so"})), HasSubstr("m: no device runs it; none is installed"));
-  EXPECT_THAT(failure(only({"cpu.so"})), HasSubstr("no model plugin serves a checkpoint of model type 'llama' "
+  EXPECT_THAT(
+      failure(only({"cpu.so", "llama.so", "paged-cpu.so"})),
+      StartsWith("no scheduler for the default pipeline: none of prefix_group, fcfs is installed and supports"));
+  EXPECT_THAT(failure(only({"cpu.so", "llama.so"})), HasSubstr("m: no device can run it; cpu: does not compute in"));
+  EXPECT_THAT(failure(only({"llama.so"})), HasSubstr("m: no device can run it; none is installed"));
+  EXPECT_THAT(failure(only({"cpu.so"})), HasSubstr("no model plugin supports a checkpoint of model type 'llama' "
                                                    "(LlamaForCausalLM); none is installed"));
 }
 

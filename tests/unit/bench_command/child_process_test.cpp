@@ -32,8 +32,8 @@ TEST_F(BenchChildProcess, StandardInputIsEmpty) {
 }
 
 TEST_F(BenchChildProcess, AFailureIsToldInItsOwnLastWords) {
-  EXPECT_EQ(failure("echo first >&2; echo the reason >&2; exit 3"), "bench: `mortise -c` did not end well: the reason");
-  EXPECT_EQ(failure("kill -9 $$"), "bench: `mortise -c` did not end well: ");
+  EXPECT_EQ(failure("echo first >&2; echo the reason >&2; exit 3"), "bench: `mortise -c` failed: the reason");
+  EXPECT_EQ(failure("kill -9 $$"), "bench: `mortise -c` failed: ");
 }
 
 TEST_F(BenchChildProcess, ThePeakOfItsMemoryCounts) {

@@ -95,9 +95,9 @@ TEST(BenchHttpLoad, TakesTheUsageOfOtherServers) {
 
 TEST(BenchHttpLoad, AnEarlyEndIsAFailure) {
   EXPECT_EQ(failure({kHead, kToken, "data: {\"usage\":{\"completion_tokens\":5}}\n\n", kDone}),
-            "bench: a stream ended with 5 tokens, and 6 were asked for; the server must know ignore_eos");
+            "bench: a stream ended with 5 tokens, but 6 were asked for; the server must support ignore_eos");
   EXPECT_EQ(failure({kHead, kToken, kDone}),  // the number in the text is not the server's
-            "bench: a stream ended without its number of tokens; the server must know stream_options.include_usage");
+            "bench: a stream ended without its number of tokens; the server must support stream_options.include_usage");
   EXPECT_EQ(failure({kHead, kToken}), "bench: the server ended a stream before its [DONE]");
 }
 

@@ -30,7 +30,7 @@ TEST(BenchShape, ShapesHaveTheParametersOfTheirNames) {
 
 TEST(BenchShape, AnUnknownShapeIsRefusedWithTheList) {
   EXPECT_EQ(error_of([] { model_shape("7b"); }),
-            "--shape 7b: no shape of that name; there are tiny, 68m, 160m, 1b, 8b");
+            "--shape 7b: no shape has that name; there are tiny, 68m, 160m, 1b, 8b");
 }
 
 TEST(BenchShape, ADraftModelHasTheTargetsVocabulary) {
@@ -58,16 +58,16 @@ TEST(BenchShape, AShapeThatDoesNotFitTheMemoryIsRefusedBeforeItIsMade) {
     return error_of([&] { check_fits_memory(shape, options, gib << 30); });
   };
   EXPECT_EQ(error({{"dtype", "auto"}, {"weights", "auto"}}, 12),
-            "--shape 8b: its weights take 15.0 GiB, and 12.0 GiB of memory are free; take a smaller shape, or --set "
+            "--shape 8b: its weights take 15.0 GiB, and 12.0 GiB of memory are free; use a smaller shape, or --set "
             "model.weights=int8 (or int4)");
   EXPECT_EQ(error({{"weights", "int8"}}, 4),
-            "--shape 8b: its weights take 8.0 GiB, and 4.0 GiB of memory are free; take a smaller shape, or --set "
+            "--shape 8b: its weights take 8.0 GiB, and 4.0 GiB of memory are free; use a smaller shape, or --set "
             "model.weights=int4");
   EXPECT_EQ(error({{"weights", "int4"}}, 4),
-            "--shape 8b: its weights take 4.7 GiB, and 4.0 GiB of memory are free; take a smaller shape");
+            "--shape 8b: its weights take 4.7 GiB, and 4.0 GiB of memory are free; use a smaller shape");
   EXPECT_EQ(check_fits_memory(shape, {{"weights", "int8"}}, std::uint64_t{9} << 30), device_bytes_of(shape, 8, 16));
   EXPECT_EQ(error_of([&] { check_draft_fits_memory(shape, std::uint64_t{3} << 30); }),
-            "--draft-shape 8b: its weights take 15.0 GiB, and 3.0 GiB of memory are free beside the target's; take a "
+            "--draft-shape 8b: its weights take 15.0 GiB, and 3.0 GiB of memory are free beside the target's; use a "
             "smaller shape");
   check_draft_fits_memory(shape, std::uint64_t{16} << 30);
 }
@@ -111,7 +111,7 @@ TEST(BenchShape, ALargeShapeCostsNoMemory) {
 
 TEST(BenchShape, AFolderThatCannotBeWrittenIsNamed) {
   EXPECT_THAT(error_of([] { write_random_model(model_shape("tiny"), "/no/such/folder"); }),
-              "/no/such/folder/config.json: cannot be written; is the disk full? (TMPDIR names another folder)");
+              "/no/such/folder/config.json: cannot be written; is the disk full? (TMPDIR can name another folder)");
 }
 
 TEST(BenchShape, WeightsThatCannotBeWrittenAreTold) {
@@ -119,7 +119,7 @@ TEST(BenchShape, WeightsThatCannotBeWrittenAreTold) {
   fs::create_directory(dir.path() / "model.safetensors");
   EXPECT_EQ(error_of([&] { write_random_model(model_shape("tiny"), dir.path()); }),
             (dir.path() / "model.safetensors").string() +
-                ": 15 MiB of random weights cannot be written; is the disk full? (TMPDIR names another folder)");
+                ": 15 MiB of random weights cannot be written; is the disk full? (TMPDIR can name another folder)");
 }
 
 TEST(BenchShape, ATemporaryFolderIsGoneWithItsObject) {

@@ -50,7 +50,7 @@ Report in_pairs(double low, double high) {
 TEST(BenchReport, TheTableHasFloorAndRatioBesideEachFigure) {
   EXPECT_EQ(table_of(example()),
             "decode of 160m (random weights); a processor, amx, 2 threads\n"
-            "limits of this run: read 33.5 GB/s (262 MiB again and again), AMX bf16 5.700 T/s\n"
+            "limits of this run: read 33.5 GB/s (262 MiB, repeatedly), AMX bf16 5.700 T/s\n"
             "                 median      unit  floor  ratio          spread  note\n"
             "decode, batch 1   101.2  tokens/s  121.6   0.83  99.50 to 104.0\n"
             "decode, batch 8   600.0  tokens/s      -      -  600.0 to 600.0  2 preemptions\n");

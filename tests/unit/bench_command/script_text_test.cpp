@@ -71,17 +71,18 @@ TEST_F(BenchScriptText, UnknownOptionsAreRefusedAsInScripts) {
   EXPECT_THAT(error_of([&] { load(changed(toys(), {"kv_cache.memory=none"})); }),
               HasSubstr("option 'memory' of kv_cache is"));
   EXPECT_EQ(error_of([&] { changed(toys(), {"proposer.max_tokens=3"}); }),
-            "proposer.max_tokens: the pipeline has no proposer; name a script that has one");
+            "proposer.max_tokens: the pipeline has no proposer; use a script that has one");
 }
 
 TEST(BenchSetting, WhatIsNoSettingIsToldWhatOneLooksLike) {
   for (const char* text : {"threads=1", "device.threads", "device.=1", ".threads=1", "x=a.b", ""}) {
-    EXPECT_EQ(
-        error_of([&] { parse_setting(text); }),
-        std::string(text) + ": no setting; write PART.OPTION=VALUE, such as device.threads=1 or kv_cache.memory=1GiB");
+    EXPECT_EQ(error_of([&] { parse_setting(text); }),
+              std::string(text) +
+                  ": not a setting; write PART.OPTION=VALUE, such as device.threads=1 or kv_cache.memory=1GiB");
   }
   EXPECT_EQ(error_of([] { parse_setting("gpu.threads=1"); }),
-            "gpu.threads=1: no part gpu; settings are of device, model, attention, scheduler, proposer or kv_cache");
+            "gpu.threads=1: there is no part gpu; a setting belongs to device, model, attention, scheduler, proposer "
+            "or kv_cache");
 }
 
 TEST(BenchOptionsTest, OptionsThatDoNotGoTogetherAreRefused) {
@@ -90,7 +91,7 @@ TEST(BenchOptionsTest, OptionsThatDoNotGoTogetherAreRefused) {
   limits.shape = "tiny";
   EXPECT_EQ(
       error_of([&] { run_bench(limits); }),
-      "bench limits: measures the machine, or the device of a script, alone; leave out --shape, --set, --against and "
+      "bench limits: measures only the machine or the device of a script; leave out --shape, --set, --against and "
       "--trace");
   BenchOptions unknown;
   unknown.scenario = "speed";
@@ -99,7 +100,7 @@ TEST(BenchOptionsTest, OptionsThatDoNotGoTogetherAreRefused) {
   startup.scenario = "startup";
   startup.trace = "t.json";
   EXPECT_EQ(error_of([&] { run_bench(startup); }),
-            "bench startup: runs in other processes, which --trace does not see; leave it out");
+            "bench startup: runs in other processes, which --trace cannot follow; leave it out");
   BenchOptions pairs;
   pairs.scenario = "decode";
   pairs.against = {"a.lua", "b.lua"};

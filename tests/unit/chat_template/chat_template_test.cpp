@@ -120,17 +120,17 @@ TEST(ChatTemplate, WhatIsNotSupportedIsRefusedWithItsLine) {
       {"{{ f(*x) }}", "arguments with * and ** are not supported"},
       {"{{ x[1, 2] }}", "several keys between brackets are not supported"},
       {"{{ f(a=1, 2) }}", "an argument without a name follows named ones"},
-      {"{{ x is defined is defined }}", "tests are chained with 'is'"},
+      {"{{ x is defined is defined }}", "tests cannot be chained with 'is'"},
       {"{{ x", "chat_template line 1: the tag that begins here does not end; close it with %} or }}"},
       {"{# x", "the comment that begins here does not end; close it with #}"},
-      {"{% raw %}{{", "the tag 'raw' has no endraw"},
+      {"{% raw %}{{", "the tag 'raw' has no 'endraw'"},
       {"{{ 'x }}", "the string that begins here does not end"},
-      {"{{ '\\xZZ' }}", "a string has a broken escape"},
-      {"{{ '\\ud800' }}", "a string has an escape for U+D800, which is no character"},
+      {"{{ '\\xZZ' }}", "a string has an invalid escape"},
+      {"{{ '\\ud800' }}", "a string has an escape for U+D800, which is not a character"},
       {"{{ '\\N{BULLET}' }}", "a string has the escape \\N, which is not supported"},
-      {"{{ 0x10 }}", "'0x' is no number; hexadecimal ones are not supported"},
+      {"{{ 0x10 }}", "'0x' is not a number; hexadecimal numbers are not supported"},
       {"{{ 99999999999999999999 }}", "'99999999999999999999' has more than 64 bits"},
-      {"{{ ) }}", "')' closes nothing"},
+      {"{{ ) }}", "')' has no opening bracket"},
       {"{{ $ }}", "unexpected character '$'"},
       {"{{ x y }}", "expected '}}', got 'y'"},
       {"{{ }}", "expected a value, got the end of the tag"},
@@ -138,7 +138,7 @@ TEST(ChatTemplate, WhatIsNotSupportedIsRefusedWithItsLine) {
       {"{% for x of y %}{% endfor %}", "expected 'in', got 'of'"},
       {"{% break %}", "the tag 'break' stands outside of a loop"},
       {"{% for x in y %}{% set z %}{% continue %}{% endset %}{% endfor %}",
-       "in a block whose text is caught within one"},
+       "in a block inside it whose text is captured"},
       {"{% for x in y %}{% filter trim %}{% break %}{% endfilter %}{% endfor %}", "the tag 'break' stands outside of"},
       {"{% set true = 1 %}", "'true' cannot be assigned"},
       {"{% macro f(a=1, b) %}{% endmacro %}", "a parameter without a default follows one with a default"},
@@ -238,7 +238,7 @@ TEST(ChatTemplate, HostileKeysOfDicts) {
   EXPECT_EQ(render("{{ {(1, 'a'): 2}[(1, 'a')] }}"), "2");
   EXPECT_EQ(error_of("{{ {}['x' * 100000].y }}"),
             "chat_template line 1: a dict has no item '" + std::string(60, 'x') + "...'");
-  EXPECT_EQ(error_of("{{ 1['\x1b' * 9].y }}"), "chat_template line 1: a int has no '?????????'");
+  EXPECT_EQ(error_of("{{ 1['\x1b' * 9].y }}"), "chat_template line 1: an int has no '?????????'");
 }
 
 }  // namespace

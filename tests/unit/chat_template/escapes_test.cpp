@@ -32,11 +32,11 @@ TEST(Unescape, WhatIsNoEscapeStandsAsItIs) {
 
 TEST(Unescape, BrokenEscapesAndWhatIsNoCharacterAreRefused) {
   for (const char* text : {R"(\x)", R"(\x4)", R"(\xg1)", R"(\u12)", R"(\u 123)", R"(\U1F600)", R"(\x+1)", R"(\x-1)"}) {
-    EXPECT_EQ(unescape_error(text), "a string has a broken escape; \\x takes 2 digits, \\u 4 and \\U 8") << text;
+    EXPECT_EQ(unescape_error(text), "a string has an invalid escape; \\x takes 2 digits, \\u 4 and \\U 8") << text;
   }
-  EXPECT_EQ(unescape_error(R"(\ud800)"), "a string has an escape for U+D800, which is no character");
-  EXPECT_EQ(unescape_error(R"(\U00110000)"), "a string has an escape for U+110000, which is no character");
-  EXPECT_THAT(unescape_error(R"(\Uffffffff)"), testing::HasSubstr("which is no character"));
+  EXPECT_EQ(unescape_error(R"(\ud800)"), "a string has an escape for U+D800, which is not a character");
+  EXPECT_EQ(unescape_error(R"(\U00110000)"), "a string has an escape for U+110000, which is not a character");
+  EXPECT_THAT(unescape_error(R"(\Uffffffff)"), testing::HasSubstr("which is not a character"));
   EXPECT_THAT(unescape_error(R"(\N{BULLET})"), testing::HasSubstr("\\N, which is not supported"));
 }
 

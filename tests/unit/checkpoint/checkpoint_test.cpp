@@ -90,7 +90,7 @@ TEST_F(CheckpointFolder, ABrokenIndexIsRefused) {
   write_index("[]");
   EXPECT_THAT(error(), HasSubstr("model.safetensors.index.json: has no weight_map"));
   write_index(R"({"a":1})");
-  EXPECT_THAT(error(), HasSubstr("tensor 'a' names no shard"));
+  EXPECT_THAT(error(), HasSubstr("tensor 'a' has no shard; download the file again"));
   write_index("{");
   EXPECT_THAT(error(), HasSubstr("model.safetensors.index.json: not JSON: parse error"));
 }
@@ -103,13 +103,13 @@ TEST_F(CheckpointFolder, WhatIsMissingIsNamed) {
                              HasSubstr("save_pretrained")));
   std::filesystem::remove(folder_ / "pytorch_model.bin");
   write("model.gguf", "GGUF");
-  EXPECT_THAT(error(), AllOf(HasSubstr("has 'model.gguf', and GGUF files are not supported"),
+  EXPECT_THAT(error(), AllOf(HasSubstr("has 'model.gguf', but GGUF files are not supported"),
                              HasSubstr("safetensors checkpoint, which the GGUF file was made from")));
   std::filesystem::remove(folder_ / "model.gguf");
   write("model-00001-of-00002.safetensors", safetensors_bytes({a_}));
   EXPECT_THAT(error(), HasSubstr("but neither model.safetensors nor model.safetensors.index.json"));
   std::filesystem::remove(folder_ / "config.json");
-  EXPECT_THAT(error(), HasSubstr("has no config.json, so it is no Hugging Face checkpoint"));
+  EXPECT_THAT(error(), HasSubstr("has no config.json, so it is not a Hugging Face checkpoint"));
   EXPECT_THAT(error_of([&] { Checkpoint::open(folder_ / "absent"); }),
               HasSubstr("absent: no such folder; give the folder of a Hugging Face checkpoint"));
   EXPECT_THAT(error_of([&] { Checkpoint::open(folder_ / "model-00001-of-00002.safetensors"); }),
@@ -120,7 +120,7 @@ TEST_F(CheckpointFolder, ALoopOfLinksIsNamed) {
   for (const char* name : {"model.safetensors", "model.safetensors.index.json", "config.json"}) {
     std::filesystem::remove(folder_ / name);
     std::filesystem::create_symlink(name, folder_ / name);
-    EXPECT_THAT(error(), AllOf(HasSubstr(std::string("/") + name + ": cannot be looked at: Too many levels"),
+    EXPECT_THAT(error(), AllOf(HasSubstr(std::string("/") + name + ": cannot be examined: Too many levels"),
                                HasSubstr("check its permissions and links")));
     if (name != std::string("config.json")) std::filesystem::remove(folder_ / name);
   }

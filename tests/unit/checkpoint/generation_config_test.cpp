@@ -81,7 +81,7 @@ TEST_F(GenerationConfigFile, ADefaultThatNoRequestCouldUseIsNamed) {
 TEST_F(GenerationConfigFile, ALoopOfLinksIsNamed) {
   std::filesystem::create_symlink("generation_config.json", folder_ / "generation_config.json");
   EXPECT_THAT(error_of([&] { read_generation_config(folder_, config_); }),
-              HasSubstr("generation_config.json: cannot be looked at: Too many levels of symbolic links"));
+              HasSubstr("generation_config.json: cannot be examined: Too many levels of symbolic links"));
 }
 
 }  // namespace

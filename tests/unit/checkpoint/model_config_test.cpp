@@ -90,7 +90,7 @@ TEST_F(ModelConfigFile, AFieldOfAWrongTypeIsNamedWithItsValue) {
   EXPECT_THAT(error_for(R"({"model_type":"llama","eos_token_id":"</s>"})"), HasSubstr("expected a token id"));
   EXPECT_THAT(error_for(R"({"model_type":"llama","eos_token_id":[2,[3]]})"), HasSubstr("eos_token_id is '[3]'"));
   EXPECT_THAT(error_for(R"({"model_type":"llama","eos_token_id":4294967298})"),
-              HasSubstr("eos_token_id is 4294967298; that is no token id"));
+              HasSubstr("eos_token_id is 4294967298; that is not a token id"));
   EXPECT_THAT(error_for(R"({"model_type":"llama","rope_scaling":2})"), HasSubstr("rope_scaling is '2'"));
   EXPECT_THAT(error_for(R"({"model_type":"llama","rope_scaling":{"type":3}})"), HasSubstr("rope_type is '3'"));
   EXPECT_THAT(error_for(R"({"model_type":"llama","rope_theta":"1e4"})"), HasSubstr("rope_theta is"));
@@ -120,7 +120,7 @@ TEST_F(ModelConfigFile, MoreTokenIdsThanAnyModelHasAreRefused) {
   };
   EXPECT_EQ(read(with_ids(1024)).eos_token_ids.size(), 1024u);
   EXPECT_THAT(error_for(with_ids(1025)),
-              HasSubstr("config.json: eos_token_id lists 1025 token ids; at most 1024 can be meant"));
+              HasSubstr("config.json: eos_token_id lists 1025 token ids; at most 1024 are allowed"));
 }
 
 // What stands in a folder in place of a file must neither be waited for, nor read for ever, nor end in an exception of
@@ -144,7 +144,7 @@ TEST_F(ModelConfigFile, WhatIsNoFileIsRefused) {
   write("config.json", "{");
   std::filesystem::resize_file(path, std::uintmax_t{1} << 40);  // sparse: takes no room
   EXPECT_THAT(error(),
-              HasSubstr("config.json: 1099511627776 bytes; the limit is 67108864: this is no file of a checkpoint"));
+              HasSubstr("config.json: 1099511627776 bytes; the limit is 67108864: this is not a file of a checkpoint"));
 }
 
 }  // namespace

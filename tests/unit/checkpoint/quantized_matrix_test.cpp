@@ -153,7 +153,7 @@ TEST_F(QuantizedFile, TensorsThatDoNotFitEachOtherAreNamedWithWhatIsExpected) {
              qzeros = tensor("p.qzeros", "I32", {2, 2});
   EXPECT_EQ(error_for(gptq_, {qweight, qzeros, scales}), "");
   EXPECT_THAT(error_for(gptq_, {qweight, qzeros}),
-              HasSubstr("tensor p.scales is missing, which a quantised matrix needs; download the checkpoint again"));
+              HasSubstr("tensor p.scales is missing, but a quantised matrix needs it; download the checkpoint again"));
   EXPECT_THAT(error_for(gptq_, {qweight, scales}), HasSubstr("tensor p.qzeros is missing"));
   EXPECT_THAT(error_for(gptq_, {qweight, qzeros, tensor("p.scales", "F16", {4, 16})}),
               HasSubstr("tensor p.scales is F16 [4, 16]; expected F16, BF16 or F32 [2, 16]"));
@@ -193,7 +193,7 @@ TEST_F(QuantizedFile, AnFp8MatrixIsCheckedAgainstItsScales) {
                 "for its rows, or [2, 2] for blocks of 128 x 128"));
   EXPECT_THAT(
       error_for(section, {tensor("p.weight", "F8_E5M2", {130, 200}), blocks}),
-      HasSubstr("tensor p.weight is F8_E5M2 [130, 200]; expected F8_E4M3 with two dimensions; take a checkpoint in "
+      HasSubstr("tensor p.weight is F8_E5M2 [130, 200]; expected F8_E4M3 with two dimensions; use a checkpoint in "
                 "E4M3, or the unquantised one"));
   auto infinite = blocks;
   infinite.bytes[3 * 4 + 2] = static_cast<char>(0x80), infinite.bytes[3 * 4 + 3] = 0x7f;

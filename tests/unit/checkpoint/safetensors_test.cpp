@@ -87,9 +87,9 @@ TEST_F(Safetensors, EveryTruncationIsRefused) {
 }
 
 TEST_F(Safetensors, WhatIsNoSafetensorsFileIsToldApart) {
-  EXPECT_THAT(error_for(""), HasSubstr("0 bytes, and a safetensors file has at least 8"));
+  EXPECT_THAT(error_for(""), HasSubstr("0 bytes, but a safetensors file has at least 8"));
   EXPECT_THAT(error_for("version https://git-lfs.github.com/spec/v1\noid sha256:12\n"), HasSubstr("git lfs pull"));
-  EXPECT_THAT(error_for("PK\x03\x04 a pickled torch file"), HasSubstr("is no safetensors file"));
+  EXPECT_THAT(error_for("PK\x03\x04 a pickled torch file"), HasSubstr("is not a safetensors file"));
   EXPECT_THAT(error_for(safetensors_bytes("not json", "")), HasSubstr("the header is not JSON"));
   EXPECT_THAT(error_for(safetensors_bytes("[]", "")),
               HasSubstr("the header is a list; expected an object; the file is"));
@@ -143,9 +143,9 @@ TEST_F(Safetensors, OffsetsThatDoNotTileTheDataAreRefused) {
   EXPECT_THAT(error_for_ranges(1, 4, 4, 8, 8), HasSubstr("'a' begins at byte 1 of the data, after the end"));
   EXPECT_THAT(error_for_ranges(0, 4, 4, 8, 9), HasSubstr("but the last tensor ends at byte"));
   EXPECT_THAT(error_for_fields(R"("dtype":"U8","shape":[4],"data_offsets":[4,0])", 4),
-              HasSubstr("of the data, which cannot be; "));
+              HasSubstr("of the data, which is impossible; "));
   EXPECT_THAT(error_for_fields(R"("dtype":"U8","shape":[4],"data_offsets":[0,18446744073709551615])", 4),
-              HasSubstr("of the data, which cannot be; "));
+              HasSubstr("of the data, which is impossible; "));
 }
 
 TEST_F(Safetensors, AShapeThatDoesNotFitItsBytesIsRefused) {
@@ -155,7 +155,7 @@ TEST_F(Safetensors, AShapeThatDoesNotFitItsBytesIsRefused) {
   for (const char* shape :
        {"4611686018427387904", "4294967296,4294967296", "18446744073709551615", "9223372036854775808,0"}) {
     EXPECT_THAT(error_for_fields(fmt::format(R"("dtype":"F32","shape":[{}],"data_offsets":[0,0])", shape), 0),
-                HasSubstr("more elements than 64 bits count"))
+                HasSubstr("more elements than 64 bits can count"))
         << shape;
   }
 }
@@ -171,7 +171,7 @@ TEST_F(Safetensors, ANameThatStandsTwiceIsRefused) {
   EXPECT_THAT(error_for(safetensors_bytes(R"({"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},)"
                                           R"("a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}})",
                                           "")),
-              HasSubstr("'a' stands twice"));
+              HasSubstr("'a' is twice in the header"));
 }
 
 TEST_F(Safetensors, AnErrorCannotPlayWithTheTerminal) {

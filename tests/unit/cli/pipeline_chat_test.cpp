@@ -115,7 +115,7 @@ TEST(PipelineChat, ThePrivateCharactersOfAMessageAreItsOwn) {
     all += {static_cast<char>(0xE0 | (code >> 12)), static_cast<char>(0x80 | ((code >> 6) & 0x3F)),
             static_cast<char>(0x80 | (code & 0x3F))};
   }
-  EXPECT_THAT(marked((all + "\"}]").c_str(), first), HasSubstr("have all characters of Unicode's private area"));
+  EXPECT_THAT(marked((all + "\"}]").c_str(), first), HasSubstr("use every character of Unicode's private use area"));
 }
 
 TEST(PipelineChat, ManyMessagesTakeNoSquareOfTime) {

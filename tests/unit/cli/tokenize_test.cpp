@@ -58,7 +58,7 @@ TEST(CliTokenize, IdsOutsideTheVocabularyAreReported) {
     EXPECT_EQ(outcome.exit_code, 1) << line;
     const bool is_list = line[0] == '[';
     EXPECT_THAT(outcome.err,
-                HasSubstr(is_list ? "is no token id; expected 0 to " : "expected a JSON list of token ids"));
+                HasSubstr(is_list ? "is not a token id; expected 0 to " : "expected a JSON list of token ids"));
     EXPECT_THAT(outcome.err, HasSubstr("mortise: line 1: ")) << line;
     EXPECT_EQ(lines_of(outcome.out).size(), 1u) << line;
   }

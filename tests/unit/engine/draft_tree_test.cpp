@@ -37,7 +37,7 @@ TEST(DraftTree, ParentsComeBeforeTheirChildren) {
 TEST(DraftTree, APathThatIsTooLongIsTold) {
   std::string why;
   EXPECT_TRUE(paths_of(Path{7, 8, 9}, Path{-1, 0, 1}, 2, why).empty());
-  EXPECT_EQ(why, "a path of 3 drafts, 2 were asked for at most");
+  EXPECT_EQ(why, "a path of 3 drafts, but at most 2 were asked for");
 }
 
 class DraftTreeTest : public EngineTest {

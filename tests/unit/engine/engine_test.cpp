@@ -403,7 +403,7 @@ TEST_F(EngineTest, RefusesARequestLargerThanTheWholeCacheWithTheNumbers) {
     engine->submit(greedy({1, 2, 3}, 30), [](const Delta&) {});
     FAIL() << "accepted";
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("need 9 KV blocks, the whole cache has 5"));
+    EXPECT_THAT(error.what(), HasSubstr("need 9 KV blocks, but the whole cache has 5"));
   }
 }
 

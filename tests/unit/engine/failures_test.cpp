@@ -98,7 +98,7 @@ TEST_F(FailuresTest, AModelThatThrowsIsNeverCalledAgain) {
     FAIL() << "a request was accepted that can never run";
   } catch (const Error& refused) {
     EXPECT_EQ(refused.code(), ErrorCode::kUnavailable);
-    EXPECT_THAT(refused.what(), HasSubstr("the engine accepts no requests since a part of it failed: "));
+    EXPECT_THAT(refused.what(), HasSubstr("the engine accepts no requests because one of its parts failed: "));
     EXPECT_THAT(refused.what(), HasSubstr("out of the blue"));
   }
   EXPECT_EQ(world->num_forwards, 4);

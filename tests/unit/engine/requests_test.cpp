@@ -133,7 +133,7 @@ TEST_F(Requests, TokensThatWaitAreBoundedButForARequestThatWaitsAlone) {
   engine->submit(greedy(long_prompt, 2), collectors[0].sink());  // alone, it may
   wait_until_held();
   EXPECT_THAT(error_of([&] { engine->submit(greedy({1}, 2), [](const Delta&) {}); }).what(),
-              HasSubstr("1 requests with 60 prompt tokens wait already, and at most 100 with 50 may"));
+              HasSubstr("1 requests with 60 prompt tokens already wait, but at most 100 with 50 may"));
   go = true;
   collectors[0].wait();
   // It has ended, so it waits no longer; whoever hears of an end finds room.

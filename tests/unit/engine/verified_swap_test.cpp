@@ -86,7 +86,7 @@ class VerifiedSwapTest : public SwapFixture {
       swap();
     } catch (const DifferenceError& error) {
       EXPECT_EQ(error.code(), ErrorCode::kConflict);
-      EXPECT_THAT(error.what(), HasSubstr(" does not take its place: step "));
+      EXPECT_THAT(error.what(), HasSubstr(" does not replace it: step "));
       text = error.what();
       return error.where();
     }
@@ -138,7 +138,7 @@ TEST_F(VerifiedSwapTest, AnAttentionThatIsWrongInOneBitOfOneRowIsRefusedWithTheP
   EXPECT_EQ(where.difference.serving.value, std::bit_cast<float>(where.difference.serving.bits));
   EXPECT_THAT(text,
               AllOf(HasSubstr("request 2, layer 0, position "), HasSubstr("element 2 of the attention output is "),
-                    HasSubstr("6 of 1000 steps before it equal, and the parts that served go on")));
+                    HasSubstr("6 of 1000 steps before it were equal, and the previous parts continue to serve")));
   expect_answer(first);
   expect_answer(second);
   EXPECT_EQ(num_runs, 7);  // it is not called any more
@@ -250,7 +250,7 @@ TEST_F(VerifiedSwapTest, ASchedulerThatBreaksAPlanIsRefusedWithSequenceAndRule) 
   EXPECT_EQ(where.part, "scheduler 'fake'");
   EXPECT_EQ(where.num_equal_steps, 8);
   EXPECT_EQ(where.request, 1u);
-  EXPECT_THAT(text, HasSubstr("its plan is refused: num_new_tokens[0] = 17, but 1 tokens are to be run"));
+  EXPECT_THAT(text, HasSubstr("its plan is refused: num_new_tokens[0] = 17, but 1 tokens need to run"));
   expect_answer(collector);
   EXPECT_EQ(engine->stats().num_rejected_plans, 0u);  // of the one that serves
 }
@@ -292,7 +292,7 @@ TEST_F(VerifiedSwapTest, ASchedulerThatStarvesASequenceIsRefused) {
   ends = true;
   younger.join();
   EXPECT_EQ(where.request, 1u);
-  EXPECT_THAT(text, HasSubstr(" starves: younger ones that were started before it"));
+  EXPECT_THAT(text, HasSubstr(" starves: later sequences that were started before it"));
   EXPECT_EQ(engine->stats().num_starved, 0u);
   expect_answer(oldest, 240);
 }
@@ -346,7 +346,7 @@ TEST_F(VerifiedSwapTest, AProposerWhoseDraftsBreakABoundIsRefused) {
   EXPECT_EQ(where.part, "proposer 'fake'");
   EXPECT_EQ(where.num_equal_steps, 5);
   EXPECT_EQ(where.request, 1u);
-  EXPECT_THAT(text, HasSubstr("its drafts are refused: token id 97 is not one of the vocabulary's 97"));
+  EXPECT_THAT(text, HasSubstr("its drafts are refused: token id 97 is not in the vocabulary of  tokens97"));
   expect_answer(collector);
   EXPECT_EQ(engine->stats().num_drafts, 0u);
 }
@@ -365,16 +365,16 @@ TEST_F(VerifiedSwapTest, OtherSizesAndNothingToCompareAreRefused) {
     return "the swap was made";
   };
   EXPECT_THAT(why(next.parts(), limits),
-              HasSubstr("verify_steps compares parts at the sizes that serve, but block_size is 4 and would be 8; "));
+              HasSubstr("verify_steps compares parts at the current sizes, but block_size is 4 and would be 8; "));
   EXPECT_THAT(why(world->parts(), small_limits()),
-              HasSubstr("verify_steps: no attention, model, scheduler or proposer"));
+              HasSubstr("verify_steps: the swap brings no attention, model, scheduler or proposer"));
   EXPECT_THAT(why(world->parts(), small_limits(), -1), HasSubstr("verify_steps is -1; it must be at least 0"));
   EngineLimits drafting = small_limits();
   drafting.max_drafts = 3;
   drafting.max_paths = 2;
   drafting.max_batched_tokens = 16;
   FakeWorld both(drafting);
-  EXPECT_THAT(why(both.parts(), drafting), HasSubstr("swap the proposers first, then the others"));
+  EXPECT_THAT(why(both.parts(), drafting), HasSubstr("swap the proposers first, then the other parts"));
 }
 
 TEST_F(VerifiedSwapTest, AnIdleEngineRefusesAfterAWhileAndADrainingOneAtOnce) {
@@ -436,7 +436,7 @@ TEST_F(VerifiedSwapTest, WhoGoesAwayEndsTheComparison) {
     return "the swap was made";
   });
   gone.request_stop();
-  EXPECT_THAT(waiting.get(), HasSubstr("who wanted the swap does not wait for it any more"));
+  EXPECT_THAT(waiting.get(), HasSubstr("the client that asked for the swap no longer waits for it"));
 }
 
 TEST_F(VerifiedSwapTest, AnEngineThatEndsOrMakesOneAlreadyRefuses) {
@@ -467,7 +467,8 @@ TEST_F(VerifiedSwapTest, AnEngineThatEndsOrMakesOneAlreadyRefuses) {
     EXPECT_THAT(error.what(), HasSubstr("a swap with verify_steps is under way"));
   }
   engine.reset();
-  EXPECT_THAT(waiting.get(), HasSubstr("the comparison ends with the engine; 0 of 500 steps were compared and equal"));
+  EXPECT_THAT(waiting.get(),
+              HasSubstr("the engine ended before the comparison; 0 of 500 steps were compared and equal"));
 }
 
 }  // namespace

@@ -35,9 +35,9 @@ TEST_F(IsThere, WhatCannotBeToldIsAnError) {
     is_there(loop);
     FAIL() << "no error";
   } catch (const Error& error) {
-    EXPECT_EQ(error.what(), loop.string() +
-                                ": cannot be looked at: Too many levels of symbolic links; check its "
-                                "permissions and links");
+    EXPECT_EQ(
+        error.what(),
+        loop.string() + ": cannot be examined: Too many levels of symbolic links; check its permissions and links");
   }
 }
 

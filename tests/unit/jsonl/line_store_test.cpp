@@ -51,7 +51,8 @@ TEST(LineStore, AFolderThatIsNotThereIsAnError) {
     LineStore();
     FAIL() << "no error";
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), testing::HasSubstr("no file for results can be made there (No such file or directory)"));
+    EXPECT_THAT(error.what(),
+                testing::HasSubstr("a file for results cannot be made there (No such file or directory)"));
   }
 }
 
@@ -72,7 +73,7 @@ void fill_a_store_with_a_limit() {
 
 TEST(LineStoreDeathTest, AFileThatCannotGrowIsAnError) {
   EXPECT_EXIT(fill_a_store_with_a_limit(), testing::ExitedWithCode(7),
-              "results cannot be kept there \\(File too large\\)");
+              "results cannot be stored there \\(File too large\\)");
 }
 
 }  // namespace

@@ -84,7 +84,7 @@ TEST_F(OrderedLinesTest, ALineThatNobodyCanFinishEndsTheRunAndIsNamed) {
     run_ordered_lines(in, {}, start, events);
     FAIL() << "line 3 has no result";  // a run that waits for it ends in the test's time-out
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "line 3: its answer could not be made");
+    EXPECT_STREQ(error.what(), "line 3: its answer could not be produced");
     EXPECT_EQ(error.code(), ErrorCode::kInternal);
   }
   EXPECT_EQ(written, 2u);

@@ -54,9 +54,9 @@ TEST_F(OutputLinesTest, OneWriterAtATime) {
     const OutputLines second(path);
     FAIL() << "two writers of one file";
   } catch (const Error& error) {
-    EXPECT_EQ(error.what(), path +
-                                ": this file is being written already, by another run (wait for its end) or by "
-                                "this one (give another file)");
+    EXPECT_EQ(
+        error.what(),
+        path + ": another run is already writing this file (wait for its end), or this run is (give another file)");
   }
 }
 

@@ -77,7 +77,7 @@ TEST(Catalog, UnknownNameGetsTheNearestAndThePlace) {
 TEST(Catalog, UnknownNameFarFromAllOthersMayNotHaveBeenBuilt) {
   const std::string text = error_of([] { good_plugins().select(PartKind::kDevice, "cuda", query_for(nullptr)); });
   EXPECT_THAT(text, AllOf(HasSubstr("unknown plugin 'cuda'; in " + good("x").parent_path().string() + ": "),
-                          EndsWith("; it was not built, or MORTISE_PLUGIN_PATH has to name its folder")));
+                          EndsWith("; it was not built, or MORTISE_PLUGIN_PATH does not name its folder")));
 }
 
 TEST(Catalog, AFolderWithoutPluginsIsNamed) {
@@ -85,7 +85,7 @@ TEST(Catalog, AFolderWithoutPluginsIsNamed) {
   const std::string text =
       error_of([&] { PluginCatalog({dir.path()}).select(PartKind::kScheduler, "fcfs", query_for(nullptr)); });
   EXPECT_EQ(text, "unknown plugin 'fcfs': there is no plugin in " + dir.path().string() +
-                      "; set MORTISE_PLUGIN_PATH to where they are");
+                      "; set MORTISE_PLUGIN_PATH to the folder that has plugins");
 }
 
 TEST(Catalog, ANameWhoseFileIsRefusedGetsTheReason) {

@@ -38,7 +38,8 @@ TEST(ElfFile, UniqueSymbolsAreFound) {
 }
 
 TEST(ElfFile, SaysWhatIsNotASharedObjectOfThisMachine) {
-  EXPECT_THAT(refusal({}), HasSubstr("is no ELF file; a plugin is a shared object that mortise_add_plugin() built"));
+  EXPECT_THAT(refusal({}),
+              HasSubstr("is not an ELF file; a plugin is a shared object that mortise_add_plugin() built"));
   const std::string text = "return pipeline {}; this is a script and no plugin";
   EXPECT_THAT(refusal({text.begin(), text.end()}), HasSubstr("no ELF file"));
 
@@ -51,7 +52,7 @@ TEST(ElfFile, SaysWhatIsNotASharedObjectOfThisMachine) {
   bytes[EI_DATA] = ELFDATA2LSB;
   const std::uint16_t other = header_of(bytes).e_machine == EM_AARCH64 ? EM_X86_64 : EM_AARCH64;
   std::memcpy(bytes.data() + offsetof(Elf64_Ehdr, e_machine), &other, sizeof other);
-  EXPECT_THAT(refusal(bytes), AllOf(HasSubstr("is built for "), HasSubstr(", this machine is ")));
+  EXPECT_THAT(refusal(bytes), AllOf(HasSubstr("is built for "), HasSubstr(", but this machine is ")));
   EXPECT_THAT(refusal(bytes), HasSubstr("; build it for this machine"));
 }
 
@@ -172,7 +173,7 @@ TEST(ElfFile, MoreExportsThanAnyLibraryHasAreRefused) {
   TinyElf elf;
   elf.add("one");
   elf.symbols.resize((1 << 20) + 1, elf.symbols[0]);  // all of one name: 24 bytes each
-  EXPECT_THAT(refusal(elf.bytes()), HasSubstr("exports more than 1048576 symbols, and a plugin exports one"));
+  EXPECT_THAT(refusal(elf.bytes()), HasSubstr("exports more than 1048576 symbols, but a plugin exports one"));
 }
 
 // Whatever the headers say, nothing outside the file is read (run under asan to see it) and nothing but Error comes

@@ -41,7 +41,7 @@ TEST(ModuleManifest, AFileWithoutOneHasNone) {
 }
 
 TEST(ModuleManifest, SaysWhatIsNoSharedObject) {
-  EXPECT_THAT(error_of([] { read_module_manifest(std::vector<char>{'n', 'o'}); }), HasSubstr("is no ELF file"));
+  EXPECT_THAT(error_of([] { read_module_manifest(std::vector<char>{'n', 'o'}); }), HasSubstr("is not an ELF file"));
 }
 
 // Whatever is wrong with a file, reading it ends in an Error or in texts of limited size.
@@ -94,7 +94,7 @@ TEST(ModuleManifest, RefusesTooManyRelocations) {
     std::memcpy(at, &section, sizeof section);
   }
   EXPECT_THAT(error_of([&] { read_module_manifest(bytes); }),
-              HasSubstr("has more than 1048576 relocations; it is no plugin"));
+              HasSubstr("has more than 1048576 relocations; it is not a plugin"));
 }
 
 }  // namespace

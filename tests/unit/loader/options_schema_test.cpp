@@ -81,7 +81,7 @@ TEST(OptionsSchema, LongTextsAreNotMatchedWithPatterns) {
   };
   EXPECT_EQ(refusal_of({{"name", "abab"}}), "");
   EXPECT_THAT(refusal_of({{"name", "abc"}}), HasSubstr("expected a string, matching \"^(a|b)*$\""));
-  EXPECT_THAT(refusal_of({{"name", text}}), HasSubstr("it has a pattern, so at most 2048 bytes are taken"));
+  EXPECT_THAT(refusal_of({{"name", text}}), HasSubstr("it has a pattern, so at most 2048 bytes are allowed"));
   EXPECT_EQ(refusal_of({{"free", text}}), "");
 }
 
@@ -92,11 +92,11 @@ TEST(OptionsSchema, SaysWhatIsWrongWithTheSchema) {
   EXPECT_THAT(wrong("{\"a\":" + std::string(1'000'000, '[')), HasSubstr("cannot be read: JSON is nested deeper"));
   EXPECT_EQ(wrong("[]"), "is not a JSON object");
   EXPECT_EQ(wrong("{}"), "does not have \"type\": \"object\"");
-  EXPECT_EQ(with(R"("properties": {"x": {"$ref": "#"}})"), "uses \"$ref\", which mortise does not take");
-  EXPECT_EQ(with(R"("properties": 3)"), "has \"properties\" that are no object");
-  EXPECT_EQ(with(R"("required": "x")"), "has a \"required\" that is no array");
+  EXPECT_EQ(with(R"("properties": {"x": {"$ref": "#"}})"), "uses \"$ref\", which mortise does not support");
+  EXPECT_EQ(with(R"("properties": 3)"), "has \"properties\" that are not an object");
+  EXPECT_EQ(with(R"("required": "x")"), "has a \"required\" that is not an array");
   EXPECT_EQ(with(R"("required": ["x"])"), "requires \"x\", which is not among its properties");
-  EXPECT_EQ(with(R"("properties": {"x": 3})"), "property 'x' is no object");
+  EXPECT_EQ(with(R"("properties": {"x": 3})"), "property 'x' is not an object");
 }
 
 TEST(OptionsSchema, RulesBetweenOptionsHold) {

@@ -44,7 +44,7 @@ TEST(PluginFile, FilesThatAreNoneAreRefusedWithTheirName) {
   fs::resize_file(dir.path() / "large.so", std::uintmax_t{1} << 40);  // sparse: takes no room
   EXPECT_THAT(refusal(dir.path() / "large.so"), HasSubstr("has 1099511627776 bytes; a plugin has at most 2147483648"));
   fs::create_symlink("loop.so", dir.path() / "loop.so");
-  EXPECT_THAT(refusal(dir.path() / "loop.so"), HasSubstr("cannot be looked at: Too many levels of symbolic links"));
+  EXPECT_THAT(refusal(dir.path() / "loop.so"), HasSubstr("cannot be examined: Too many levels of symbolic links"));
   write_text(dir.path() / "text.so", "no plugin at all");
   EXPECT_THAT(refusal(dir.path() / "text.so"), HasSubstr("no ELF file"));
   ASSERT_EQ(::mkfifo((dir.path() / "pipe.so").c_str(), 0600), 0);
@@ -63,10 +63,11 @@ TEST(PluginFile, AWrongPinIsRefusedBeforeTheFileIsLookedAt) {
   const auto pinned = [&](const std::string& pin) {
     return error_of([&] { load_pinned_plugin_file(dir.path() / "abc.so", pin); });
   };
-  EXPECT_THAT(pinned(sha256), HasSubstr("abc.so: is no ELF file"));  // "not the pinned": the hash is another function
+  EXPECT_THAT(pinned(sha256),
+              HasSubstr("abc.so: is not an ELF file"));  // "not the pinned": the hash is another function
   EXPECT_THAT(pinned(std::string(64, '0')), HasSubstr("abc.so: has the SHA-256 " + sha256 + ", not the pinned 0000"));
   for (const std::string& pin : {std::string(), sha256.substr(1), sha256 + "0", std::string(64, 'A')}) {
-    EXPECT_THAT(pinned(pin), HasSubstr("is pinned by \"" + pin + "\", which is no SHA-256"));
+    EXPECT_THAT(pinned(pin), HasSubstr("is pinned by \"" + pin + "\", which is not a SHA-256"));
   }
 }
 
@@ -76,7 +77,7 @@ TEST(PluginFile, AnotherMajorIsRefusedWithTheNumbers) {
 }
 
 TEST(PluginFile, AMinorOutsideOfTheHostsRangeIsRefusedWithTheNumbers) {
-  const std::string range = fmt::format("takes 0.{} to 0.{}; ", MORTISE_ABI_OLDEST_MINOR, MORTISE_ABI_MINOR);
+  const std::string range = fmt::format("accepts 0.{} to 0.{}; ", MORTISE_ABI_OLDEST_MINOR, MORTISE_ABI_MINOR);
   EXPECT_THAT(refusal(bad("newer_minor")), AllOf(HasSubstr(fmt::format("plugin ABI 0.{}", MORTISE_ABI_MINOR + 1)),
                                                  HasSubstr(range + "install a newer mortise")));
   EXPECT_THAT(
@@ -86,7 +87,8 @@ TEST(PluginFile, AMinorOutsideOfTheHostsRangeIsRefusedWithTheNumbers) {
 }
 
 TEST(PluginFile, WrongSymbolSetsAreRefusedWithTheSymbol) {
-  EXPECT_THAT(refusal(bad("no_entry")), HasSubstr("is no mortise plugin: it does not export mortise_plugin_entry_v0"));
+  EXPECT_THAT(refusal(bad("no_entry")),
+              HasSubstr("is not a mortise plugin: it does not export mortise_plugin_entry_v0"));
   EXPECT_THAT(refusal(bad("extra_symbols")),
               AllOf(HasSubstr("exports 1 symbol besides its entry (helper_that_should_be_hidden)"),
                     HasSubstr("version script")));
@@ -111,16 +113,16 @@ TEST(PluginFile, MalformedModulesAreRefusedWithWhatIsWrong) {
   const std::map<std::string, std::string> cases = {
       {"null_module", "returned NULL"},
       {"tiny_module", "too short to hold a version"},
-      {"short_module", "bytes, at least 56 are needed; set struct_size to"},
+      {"short_module", "bytes, but at least 56 are needed; set struct_size to"},
       {"null_id", "without id, vendor, version or license"},
-      {"no_components", "describes a module with 0 components; 1 to 64 are possible"},
+      {"no_components", "describes a module with 0 components; 1 to 64 are allowed"},
       {"wild_components", "1048576 components"},
       {"null_component", "component 1 is NULL"},
       {"short_component", "component 1 has a struct_size of"},
       {"unknown_kind", "unknown kind 77"},
       {"null_name", "component 1 (scheduler) has no name"},
       {"null_summary", "scheduler 'bad' has no summary"},
-      {"bad_name", "scheduler 'Bad-Name': a name is lower-case"},
+      {"bad_name", "scheduler 'Bad-Name': a name has lower-case"},
       {"no_table", "scheduler 'bad' has no table"},
       {"missing_slot", "lacks the function 'plan'"},
       {"short_table", "lacks the function 'plan'"},
@@ -133,7 +135,7 @@ TEST(PluginFile, MalformedModulesAreRefusedWithWhatIsWrong) {
       {"schema_no_object", "does not have \"type\": \"object\""},
       {"schema_no_default", "property 'x' is optional but has no default"},
       {"schema_no_title", "property 'x' has no title"},
-      {"schema_bad_default", "has the default \"one\", which it does not accept itself"},
+      {"schema_bad_default", "has the default \"one\", which the schema itself"},
       {"schema_ref", "\"$ref\""},
       {"schema_bad_type", "the options schema of scheduler 'bad'"},
       {"schema_too_large", "scheduler 'bad' has an options schema of more than 1 MiB"},

@@ -358,7 +358,8 @@ TEST_F(StreamTest, ResumeTokensWithoutAStreamToResumeAreRefused) {
   Json several = {{"n", 2}, {"max_tokens", 2}};
   const std::string id = stream(kChat, several).front().id;
   several["resume_token_ids"] = {5};
-  EXPECT_THAT(refused(kChat, several, id), HasSubstr("it is one choice's tokens, and the body asks for several"));
+  EXPECT_THAT(refused(kChat, several, id),
+              HasSubstr("it holds the tokens of one choice, but the body asks for several"));
   Json wrong = {{"max_tokens", 2}};
   const std::string wrong_id = stream(kChat, wrong).front().id;
   wrong["resume_token_ids"] = "abc";
@@ -373,18 +374,19 @@ TEST_F(StreamTest, AnIdOfAnotherStreamIsRefusedWithTheReason) {
   Json other = body;
   other["prompt"] = {3, 4};
   EXPECT_EQ(refused(kCompletions, other, id),
-            "Last-Event-ID is of a stream with another prompt; repeat the body as it was, or leave out the header");
+            "Last-Event-ID belongs to a stream with another prompt; repeat the body exactly, or leave out the header");
   other = body;
   other["seed"] = 8;
   EXPECT_EQ(refused(kCompletions, other, id),
-            "seed is 8, but Last-Event-ID is of a stream with the seed 7; repeat the body as it was");
+            "seed is 8, but Last-Event-ID belongs to a stream with the seed 7; repeat the body exactly");
   other = body;
   other["n"] = 2;
-  EXPECT_EQ(refused(kCompletions, other, id), "Last-Event-ID is of a stream of 1 choices; this body asks for 2");
+  EXPECT_EQ(refused(kCompletions, other, id),
+            "Last-Event-ID belongs to a stream of 1 choices, but this body asks for 2");
   EXPECT_EQ(code, ErrorCode::kInvalid);
   become("mortise-other");
   EXPECT_THAT(refused(kCompletions, body, id),
-              HasSubstr("the stream was begun by a pipeline with the fingerprint 'mortise-test', this one has "
+              HasSubstr("the stream was begun by a pipeline with the fingerprint 'mortise-test', but this one has "
                         "'mortise-other': its tokens may differ"));
   EXPECT_EQ(code, ErrorCode::kConflict);
 }

@@ -169,9 +169,9 @@ TEST(ReadSampling, NamesWhatIsWrongWithChoices) {
             "guided_choice is an empty list; it must have at least one text or list of token ids, or be left out");
   EXPECT_EQ(refusal({{"choices", {"yes", {5, "a"}}}}), "choices[1]: expected token ids, got \"a\"");
   EXPECT_EQ(refusal({{"choices", {"a"}}, {"structured_outputs", {{"choice", {"a"}}}}}),
-            "choices and structured_outputs.choice say the same thing; give one of them");
+            "choices and structured_outputs.choice mean the same; give only one of them");
   EXPECT_EQ(refusal({{"structured_outputs", {{"regex", "a*"}}}}),
-            "structured_outputs: 'regex' is not supported; 'choice' is");
+            "structured_outputs: 'regex' is not supported; use 'choice'");
   EXPECT_EQ(refusal({{"structured_outputs", "choice"}}), "structured_outputs: expected a JSON object, got \"choice\"");
 }
 
@@ -187,7 +187,7 @@ TEST(CheckAmount, ABodyMayAskForSoManyChoicesAndCopies) {
   SamplingParams params;
   EXPECT_EQ(refusal_of(16384, params), "");
   EXPECT_EQ(refusal_of(16385, params),
-            "the body asks for 16385 choices (16385 prompts, n = 1); at most 16384 are taken: send several bodies");
+            "the body asks for 16385 choices (16385 prompts, n = 1); at most 16384 are allowed: send several bodies");
   params.n = 128;
   EXPECT_THAT(refusal_of(1000, params), HasSubstr("asks for 128000 choices (1000 prompts, n = 128)"));
   params.n = 1;

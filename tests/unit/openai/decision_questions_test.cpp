@@ -56,14 +56,13 @@ TEST(DecisionQuestions, WhatIsWrongIsNamedWithItsPlace) {
   EXPECT_EQ(refusal(R"([{"type": "choice", "instructions": "x", "choices": [{"value": "a"}]}])"),
             "questions[0]: choices: expected a list of 2 to 255 objects, got [{\"value\":\"a\"}]");
   EXPECT_EQ(refusal(R"([{"type": "choice", "instructions": "x", "choices": [{"value": "true"}, {"value": true}]}])"),
-            "questions[0]: choices[1]: 'true' is there already; a model cannot tell values apart that are written "
-            "alike");
+            "questions[0]: choices[1]: 'true' is there already; the model could not tell two equal values apart");
   EXPECT_EQ(refusal(R"([{"type": "score", "instructions": "x", "levels": [{"label": true}, {"label": "b"}]}])"),
             "questions[0]: levels[0]: label: expected a text, got true");
   EXPECT_EQ(refusal(R"([{"type": "score", "instructions": "x", "levels": [{"label": "a"}, {"label": ""}]}])"),
-            "questions[0]: levels[1]: label is empty; name what the model may answer");
+            "questions[0]: levels[1]: label is empty; list what the model may answer");
   EXPECT_EQ(refusal(R"([{"type": "predicate", "instructions": [{"type": "input_image", "image_url": "x"}]}])"),
-            "questions[0]: instructions: a part of type 'input_image' is not served; input_text and input_json are");
+            "questions[0]: instructions: a part of type 'input_image' is not supported; use input_text or input_json");
   EXPECT_EQ(refusal(R"([{"type": "predicate", "instructions": 7}])"),
             "questions[0]: instructions: expected a text, or a list of parts, got 7");
 }
@@ -77,7 +76,7 @@ TEST(DecisionInput, IsATextOrMessages) {
                                       {"role": "assistant", "content": "Yes."}])"));
   EXPECT_EQ(input_refusal("[]"), "input: expected a text, or a list of messages, got []");
   EXPECT_EQ(input_refusal(R"([{"type": "function_call", "name": "f"}])"),
-            "input[0]: an item of type 'function_call' is not served; write what it says into a message");
+            "input[0]: an item of type 'function_call' is not supported; write its content into a message");
   EXPECT_EQ(input_refusal(R"([{"role": "user", "content": "a"}, {"role": "wizard", "content": "b"}])"),
             "input[1]: messages: role 'wizard' is not one of system, developer, user, assistant, tool, function");
 }

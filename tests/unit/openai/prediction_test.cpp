@@ -68,10 +68,11 @@ TEST_F(PredictionFieldTest, ShapesThatAreNoneAreRefusedWithTheFieldsName) {
   EXPECT_THAT(refusal_of({{"type", "tokens"}, {"token_ids", {kVocab}}}),
               HasSubstr("the prediction has token id 97; ids are from 0 to 96"));
   EXPECT_THAT(refusal_of({{"type", "tokens"}, {"token_ids", std::vector<int>(100, 1)}}),
-              HasSubstr("prediction of 100 tokens exceeds max_model_len 64; no answer is as long"));
+              HasSubstr("prediction of 100 tokens exceeds max_model_len 64; no answer can be that long"));
   EXPECT_THAT(
       refusal(kCompletions, {{"prompt", {{1}, {2}}}, {"prediction", {{"type", "content"}, {"content", "x"}}}}),
-      HasSubstr("it is what one prompt's answer is expected to be, and prompt is a list of 2; send them apart"));
+      HasSubstr(
+          "it is the expected answer to one prompt, but prompt is a list of 2; send each prompt in its own body"));
 }
 
 }  // namespace

@@ -199,26 +199,26 @@ TEST_F(ServiceTest, WrongFieldsAreNamedForBothUrls) {
       {R"({"group": 17})", "group: expected a string, got 17"},
       {R"({"choices": ["x", 1]})", "choices[1]: expected a text or a list of token ids, got 1"},
       {R"({"guided_json": "{}"})",
-       "guided_json is not served; leave it out, or give all answers that may come as 'choices'"},
+       "guided_json is not supported; leave it out, or list all possible answers in 'choices'"},
       {R"({"guided_regex": "a"})",
-       "guided_regex is not served; leave it out, or give all answers that may come as 'choices'"},
+       "guided_regex is not supported; leave it out, or list all possible answers in 'choices'"},
       {R"({"guided_grammar": "a"})",
-       "guided_grammar is not served; leave it out, or give all answers that may come as 'choices'"},
+       "guided_grammar is not supported; leave it out, or list all possible answers in 'choices'"},
       {R"({"response_format": {"type": "json_object"}})",
-       "response_format: type 'json_object' is not supported; 'text' is, and so is the field 'choices'"},
+       "response_format: type 'json_object' is not supported; use 'text', or the field 'choices'"},
       {R"({"response_format": "text"})", R"(response_format: expected a JSON object, got "text")"},
   };
   for (const char* url : {"/v1/completions", "/v1/chat/completions"}) {
     for (const Refusal& test : cases) EXPECT_EQ(refusal(url, Json::parse(test.fields)), test.message) << url;
   }
   EXPECT_EQ(refusal("/v1/completions", {{"stop", std::vector<std::string>(1025, "x")}}),
-            "stop has 1025 texts; at most 1024 are taken");
+            "stop has 1025 texts; at most 1024 are allowed");
 }
 
 TEST_F(ServiceTest, WrongFieldsOfCompletionsAreNamed) {
   const Refusal cases[] = {
       {R"({"prompt": 5})", "prompt: expected text or a list of token ids, got 5"},
-      {R"({"prompt": []})", "prompt is an empty list; it must have text or token ids"},
+      {R"({"prompt": []})", "prompt is an empty list; it must contain texts or token ids"},
       {R"({"prompt": [[68], "a", 5]})", "prompt: expected text or a list of token ids, got 5"},
       {R"({"prompt": [68, "a"]})", R"(prompt: expected token ids, got "a")"},
       {R"({"prompt": [68, -1]})", "prompt: expected token ids, got -1"},
@@ -279,7 +279,7 @@ TEST_F(ServiceTest, MoreLogprobsThanALineHoldsAreRefused) {
   info.chat_template = [](const ChatInput&) { return ChatPrompt{{{"xq", true}}, true}; };
   service = std::make_unique<Service>(*engine, tokenizer(), info);
   const std::string tail =
-      "with 20 alternatives; at most 3000000 values are taken: lower max_tokens, n or the "
+      "with 20 alternatives; at most 3000000 values are allowed: lower max_tokens, n or the "
       "alternatives, or send several bodies";
   EXPECT_EQ(refusal("/v1/completions", {{"n", 128}, {"logprobs", 20}, {"max_tokens", 2000}}),
             "the body asks for log probabilities of 2000 tokens in each of 128 choices, " + tail);
@@ -330,11 +330,12 @@ TEST_F(ServiceTest, ABadCompletionIsNamedBeforeAnyIsScored) {
 
 TEST_F(ServiceTest, ABodyMayAskForSoManyScores) {
   EXPECT_EQ(refusal("/v1/score", {{"completions", std::vector<std::vector<int>>(16385, {71})}}),
-            "the body asks for 16385 completions; at most 16384 are taken: send several bodies");
+            "the body asks for 16385 completions; at most 16384 are allowed: send several bodies");
   // Before the engine sees them, and as soon as they are too many.
-  EXPECT_EQ(refusal("/v1/score", {{"completions", std::vector<std::vector<int>>(4000, std::vector<int>(1000, 71))}}),
-            "completions: the first 3001 of 4000 have 3001000 tokens; at most 3000000 are scored for one body: send "
-            "several bodies");
+  EXPECT_EQ(
+      refusal("/v1/score", {{"completions", std::vector<std::vector<int>>(4000, std::vector<int>(1000, 71))}}),
+      "completions: the first 3001 of 4000 have 3001000 tokens, but at most 3000000 are scored for one body: send "
+      "several bodies");
 }
 
 TEST_F(ServiceTest, ChoiceLogprobsAreThoseOfAScore) {
@@ -370,8 +371,8 @@ TEST_F(ServiceTest, ChoiceLogprobsAreThoseOfAScore) {
   for (int i = 0; i < 2605; ++i) many.push_back({71});
   EXPECT_EQ(refusal("/v1/completions", {{"choice_logprobs", true}, {"choices", many}, {"n", 128}}),
             "choice_logprobs: the log probabilities of 2605 choices behind each of 1 prompts, for each of n = 128 "
-            "answers, are more than the 3000000 values that one body may ask for; lower n, send several bodies, or "
-            "take /v1/score, which tells them once");
+            "answers, are more than the 3000000 values that one body may ask for; lower n, send several bodies, or use "
+            "/v1/score, which returns them once");
   EXPECT_EQ(refusal("/v1/completions", {{"choice_logprobs", true}}),
             "choice_logprobs is true, but there are no choices; name them in 'choices', or leave it out");
   EXPECT_EQ(refusal("/v1/chat/completions", {{"choice_logprobs", 1}}),

@@ -24,32 +24,34 @@ std::string unserved(const std::string& url, const char* body) {
 
 TEST(UnservedFields, ThoseThatChangeTheAnswerAreNamed) {
   const std::pair<const char*, const char*> chats[] = {
-      {R"({"tools": [{"type": "function"}]})", "tools is not served: this engine calls no tools"},
-      {R"({"tool_choice": "required"})", "tool_choice is not served"},
-      {R"({"tool_choice": {"type": "function"}})", "tool_choice is not served"},
-      {R"({"functions": [{}]})", "functions is not served"},
-      {R"({"modalities": ["text", "audio"]})", "modalities is not served: answers are text"},
-      {R"({"audio": {"voice": "v"}})", "audio is not served"},
-      {R"({"echo": true})", "echo is not served in chats; /v1/completions has it"},
-      {R"({"best_of": 2})", "best_of is not served in chats"},
-      {R"({"bad_words": ["x"]})", "bad_words is not served; ban single tokens with logit_bias"},
-      {R"({"grammar": "root ::= x"})", "grammar is not served; leave it out"},
-      {R"({"logits_processors": ["x"]})", "logits_processors is not served: no code of requests runs here"},
-      {R"({"prompt_logprobs": 0})", "prompt_logprobs is not served; /v1/completions with echo and logprobs has them"},
-      {R"({"use_beam_search": true})", "use_beam_search is not served; /v1/completions has best_of"},
-      {R"({"allowed_token_ids": [1]})", "allowed_token_ids is not served"},
-      {R"({"truncate_prompt_tokens": 5})", "truncate_prompt_tokens is not served; cut the prompt before it is sent"},
-      {R"({"thinking_token_budget": 5})", "thinking_token_budget is not served; bound the answer with max_tokens"},
-      {R"({"include_stop_str_in_output": true})", "include_stop_str_in_output is not served: the answer ends before"},
-      {R"({"no_stop_trim": true})", "no_stop_trim is not served: the answer ends before its stop string"},
-      {R"({"return_hidden_states": true})", "return_hidden_states is not served"},
+      {R"({"tools": [{"type": "function"}]})", "tools is not supported: this engine calls no tools"},
+      {R"({"tool_choice": "required"})", "tool_choice is not supported"},
+      {R"({"tool_choice": {"type": "function"}})", "tool_choice is not supported"},
+      {R"({"functions": [{}]})", "functions is not supported"},
+      {R"({"modalities": ["text", "audio"]})", "modalities is not supported: answers are text"},
+      {R"({"audio": {"voice": "v"}})", "audio is not supported"},
+      {R"({"echo": true})", "echo is not supported in chats; use /v1/completions"},
+      {R"({"best_of": 2})", "best_of is not supported in chats"},
+      {R"({"bad_words": ["x"]})", "bad_words is not supported; ban single tokens with logit_bias"},
+      {R"({"grammar": "root ::= x"})", "grammar is not supported; leave it out"},
+      {R"({"logits_processors": ["x"]})", "logits_processors is not supported: requests cannot bring code"},
+      {R"({"prompt_logprobs": 0})", "prompt_logprobs is not supported; use /v1/completions with echo and logprobs"},
+      {R"({"use_beam_search": true})", "use_beam_search is not supported; use best_of of /v1/completions"},
+      {R"({"allowed_token_ids": [1]})", "allowed_token_ids is not supported"},
+      {R"({"truncate_prompt_tokens": 5})",
+       "truncate_prompt_tokens is not supported; shorten the prompt before you send it"},
+      {R"({"thinking_token_budget": 5})", "thinking_token_budget is not supported; limit the answer with max_tokens"},
+      {R"({"include_stop_str_in_output": true})",
+       "include_stop_str_in_output is not supported: the answer ends before"},
+      {R"({"no_stop_trim": true})", "no_stop_trim is not supported: the answer ends before its stop string"},
+      {R"({"return_hidden_states": true})", "return_hidden_states is not supported"},
       {R"({"spaces_between_special_tokens": false, "skip_special_tokens": false})", "spaces_between_special_tokens is"},
-      {R"({"lora_name": "x"})", "lora_name is not served: a pipeline has no adapters"},
-      {R"({"mirostat": 2})", "mirostat is not served; the samplers are temperature"},
+      {R"({"lora_name": "x"})", "lora_name is not supported: a pipeline has no adapters"},
+      {R"({"mirostat": 2})", "mirostat is not supported; the samplers are temperature"},
       {R"({"n_predict": 5})", "n_predict is called max_tokens here"}};
   for (const auto& [body, message] : chats)
     EXPECT_THAT(unserved("/v1/chat/completions", body), StartsWith(message)) << body;
-  EXPECT_THAT(unserved("/v1/completions", R"({"prompt_embeds": "x"})"), StartsWith("prompt_embeds is not served"));
+  EXPECT_THAT(unserved("/v1/completions", R"({"prompt_embeds": "x"})"), StartsWith("prompt_embeds is not supported"));
   EXPECT_THAT(unserved("/v1/score", R"({"truncate_prompt_tokens": 5})"), StartsWith("truncate_prompt_tokens is not"));
 }
 

@@ -39,8 +39,8 @@ TEST(CallbackThread, ACallThatDoesNotReturnIsAbandonedAndOthersAreRefusedUntilIt
   std::promise<void> go_on;
   const auto stuck = [gate = go_on.get_future().share()] { gate.wait(); };
   EXPECT_EQ(error_of([&] { thread.run("chat_template", 1ms, stuck); }),
-            "chat.lua: chat_template did not return within 0.001 s and was abandoned; one call of a library function "
-            "takes that long: simplify the patterns that it gives to string.find, match, gmatch or gsub");
+            "chat.lua: chat_template did not return within 0.001 s and was abandoned; a single call of a library "
+            "function took that long: simplify the patterns that it gives to string.find, match, gmatch or gsub");
   int calls = 0;
   const auto count = [&calls] { ++calls; };
   EXPECT_EQ(error_of([&] { thread.run("on_request", 1h, count); }),

@@ -57,7 +57,7 @@ TEST(Description, APartByNameServesSwaps) {
   EXPECT_EQ(part.name, "toy_attention");
   EXPECT_EQ(part.choices.at(0).options.at("block_size"), 32);
   EXPECT_THAT(error_of([] { make_part(plugins(), PartKind::kModel, "toy_attention", json::object(), "/base"); }),
-              HasSubstr("model is to be a model, but 'toy_attention' is an attention"));
+              HasSubstr("model must be a model, but 'toy_attention' is an attention"));
   EXPECT_THAT(error_of([] { make_part(plugins(), PartKind::kModel, "toy_modl", json::object(), "/base"); }),
               HasSubstr("did you mean 'toy_model'?"));
 }
@@ -68,8 +68,8 @@ TEST(Description, AFileWithSeveralPartsOfAKindIsAskedForByName) {
   other.name = "other";
   const PartDescription part{"./x.so", "test.lua:3", {{found.components[0], json::object()}, {&other, json::object()}}};
   EXPECT_EQ(error_of([&] { part_of_kind(part, PartKind::kAttention, "attention"); }),
-            "test.lua:3: ./x.so holds several of kind attention ('toy_attention', 'other'); put its folder on "
-            "MORTISE_PLUGIN_PATH and name the one that is meant");
+            "test.lua:3: ./x.so has several components of kind attention ('toy_attention', 'other'); put its "
+            "folder on MORTISE_PLUGIN_PATH and use the component's name");
 }
 
 TEST(Description, RelativePathsAreTakenFromTheFolder) {

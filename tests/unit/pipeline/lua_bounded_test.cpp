@@ -72,7 +72,7 @@ TEST_F(LuaBoundedTest, LoopsInsideTheLibraryEnd) {
   }
   const std::string lying_table = "local t = setmetatable({}, { __len = function() return math.maxinteger - 1 end }) ";
   for (const char* call : {"table.insert(t, 1, 0)", "table.remove(t, 1)", "table.sort(t)"}) {
-    EXPECT_THAT(failure(lying_table + call), HasSubstr("a table with __len is not taken here")) << call;
+    EXPECT_THAT(failure(lying_table + call), HasSubstr("a table with __len is not allowed here")) << call;
   }
 }
 
@@ -144,13 +144,13 @@ TEST_F(LuaBoundedTest, ErrorTextsAreCut) {
 // A few lines that say more than memory holds: each table has the one before it ten times.
 TEST_F(LuaBoundedTest, TablesThatShareTablesAreCountedAsOftenAsTheyStandThere) {
   EXPECT_THAT(failure("local t = { 1 } for i = 1, 20 do t = { t, t, t, t, t, t, t, t, t, t } end return t"),
-              HasSubstr("holds more than 10000 values; give less"));
+              HasSubstr("holds more than 10000 values; give fewer"));
   EXPECT_THAT(failure("local s, t = ('x'):rep(1 << 19), {} for i = 1, 5000 do t[i] = s end return t"),
               HasSubstr("holds more than 1048576 bytes of text; give less"));
   EXPECT_THAT(failure("local t = {} for i = 1, 20000 do t[i] = i end return t"), HasSubstr("more than 10000 values"));
   EXPECT_THAT(
       failure("local s = 'return {' for i = 0, 62 do s = s .. '[' .. (1 << i) .. ']=1,' end return load(s .. '}')()"),
-      HasSubstr("holds a list with a hole: number 3 of its 63 values is not there"));
+      HasSubstr("holds a list with a hole: number 3 of its 63 values is missing"));
   EXPECT_THAT(failure("return { 1, nil, 3 }"), HasSubstr("holds a list with a hole: number 2"));
   EXPECT_EQ(run("local t = {} for i = 1, 9000 do t[i] = i end return #t"), 9000);
 }

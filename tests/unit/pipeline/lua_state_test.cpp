@@ -21,7 +21,7 @@ TEST_F(LuaStateTest, TablesBecomeJson) {
 TEST_F(LuaStateTest, WhatJsonCannotSayIsAnError) {
   EXPECT_THAT(failure("return print"),
               HasSubstr("holds a function; options are numbers, texts, booleans and tables of them"));
-  EXPECT_THAT(failure("return 1 / 0"), HasSubstr("holds inf, which is not a number that can be written down"));
+  EXPECT_THAT(failure("return 1 / 0"), HasSubstr("holds inf, which JSON cannot represent"));
   EXPECT_THAT(failure("return { 1, x = 2 }"), HasSubstr("names as well as a list"));
   EXPECT_THAT(failure("return { [{}] = 2 }"), HasSubstr("neither a text nor"));
   EXPECT_THAT(failure("return '\\xff'"), HasSubstr("holds a text that is not UTF-8"));
@@ -54,7 +54,7 @@ TEST_F(LuaStateTest, MemoryIsLimited) {
   const LuaBudget much{100'000'000, std::chrono::seconds(60)};
   EXPECT_THAT(failure("return #string.rep('x', 1 << 30)"), HasSubstr("memory"));
   EXPECT_THAT(failure("local t = {} while true do t[#t + 1] = ('x'):rep(100000) .. #t end", much),
-              HasSubstr("the script needs more than 64 MiB of memory; keep and build less"));
+              HasSubstr("the script needs more than 64 MiB of memory; store and build less"));
   EXPECT_EQ(run("return 1"), 1);
 }
 

@@ -23,8 +23,8 @@ TEST(LuaTable, OptionsAreTheTableThatIsTyped) {
 
 TEST(LuaTable, WhatIsNoTableWithNamesIsRefused) {
   EXPECT_THAT(table_error("3"),
-              HasSubstr("options: 3 (a whole number) is no table of names and values, {name = value}"));
-  EXPECT_THAT(table_error("{1, 2}"), HasSubstr("is no table of names and values"));
+              HasSubstr("options: 3 (a whole number) is not a table of names and values, {name = value}"));
+  EXPECT_THAT(table_error("{1, 2}"), HasSubstr("is not a table of names and values"));
   EXPECT_THAT(table_error(""), HasSubstr("options"));
   EXPECT_THAT(table_error("{a = "), StartsWith("options:1:"));
   EXPECT_THAT(table_error("{f = print}"), HasSubstr("options"));
@@ -44,7 +44,7 @@ TEST(LuaTable, PartsAreCallsOfAnyName) {
                                       {"plugin": "draft_model", "options": {"path": "/m", "max_tokens": 4}},
                                       {"plugin": "./mine.so", "options": {}}])"));
   EXPECT_EQ(evaluate_parts("{}", "proposers"), nlohmann::json::array());
-  EXPECT_THAT(test::error_of([] { evaluate_parts("{a = 1}", "proposers"); }), HasSubstr("is no list of parts"));
+  EXPECT_THAT(test::error_of([] { evaluate_parts("{a = 1}", "proposers"); }), HasSubstr("is not a list of parts"));
 }
 
 }  // namespace

@@ -39,12 +39,13 @@ TEST(PartChange, IsTypedAsAScriptSaysIt) {
 
 TEST(PartChange, WhatIsTypedWrongIsTold) {
   EXPECT_THAT(error_of([] { parse_part_change(" "); }),
-              HasSubstr("the key of what is to be swapped is missing; write KEY PLUGIN {option = value}"));
+              HasSubstr("the name of the part to swap is missing; write KEY PLUGIN {option = value}"));
   EXPECT_THAT(error_of([] { parse_part_change("attention {}"); }), HasSubstr("a plugin's name is missing"));
-  EXPECT_THAT(error_of([] { parse_part_change("kv_cache big {}"); }), HasSubstr("takes a table alone"));
+  EXPECT_THAT(error_of([] { parse_part_change("kv_cache big {}"); }), HasSubstr("needs a table only"));
   EXPECT_THAT(error_of([] { parse_part_change("attention paged {block_size = }"); }),
               HasSubstr("options of attention"));
-  EXPECT_THAT(error_of([] { parse_part_change("attention paged {1, 2}"); }), HasSubstr("no table of names and values"));
+  EXPECT_THAT(error_of([] { parse_part_change("attention paged {1, 2}"); }),
+              HasSubstr("not a table of names and values"));
   // In the sandbox of scripts, within its limits.
   EXPECT_THAT(error_of([] { parse_part_change("attention paged {x = os.execute('true')}"); }), HasSubstr("execute"));
   EXPECT_THAT(error_of([] { parse_part_change("attention paged {x = (function() while true do end end)()}"); }),
@@ -97,7 +98,7 @@ TEST(PartChange, MistakesInAListOfProposersAreTold) {
               HasSubstr("item 1 of first_of has the options \"x\""));
   EXPECT_THAT(error_of([] { changed("proposer first_of {fcfs {}}"); }), HasSubstr("'fcfs' is a scheduler"));
   EXPECT_THAT(error_of([] { changed("proposer first_of {ngrm {}}"); }), HasSubstr("did you mean 'ngram'?"));
-  EXPECT_THAT(error_of([] { changed("proposer first_of {a = 1}"); }), HasSubstr("is no list of parts, {ngram {}"));
+  EXPECT_THAT(error_of([] { changed("proposer first_of {a = 1}"); }), HasSubstr("is not a list of parts, {ngram {}"));
   std::string many;
   for (int i = 0; i < 20; ++i) many += "ngram {}, ";
   EXPECT_THAT(error_of([&] { changed("proposer first_of {" + many + "}"); }),
@@ -105,11 +106,11 @@ TEST(PartChange, MistakesInAListOfProposersAreTold) {
   const auto change = [](json options) {
     return with_change(running(), {"proposer", "first_of", std::move(options)}, catalog(), "/folder");
   };
-  EXPECT_THAT(error_of([&] { change({{"max_tokens", 3}}); }), HasSubstr("first_of takes a list of proposers: write"));
+  EXPECT_THAT(error_of([&] { change({{"max_tokens", 3}}); }), HasSubstr("first_of needs a list of proposers: write"));
   EXPECT_THAT(error_of([&] {
                 change({{"proposers", {{{"plugin", "ngram"}, {"max", 3}}}}});
               }),
-              HasSubstr("item 1 of first_of has 'max'; there are plugin and options"));
+              HasSubstr("item 1 of first_of has 'max'; expected plugin and options"));
 }
 
 TEST(PartChange, MistakesNameKeyPluginOrOption) {

@@ -91,7 +91,7 @@ TEST_F(PipelineScriptTest, AMissingCallNamesTheLineOfThePart) {
 TEST_F(PipelineScriptTest, NamesOfLuasLibraryThatAreLeftOutAreExplained) {
   EXPECT_EQ(failure("\nlocal json = require 'json'"),
             "test.lua:2: require is not available in a pipeline script: a pipeline script is one file and loads no "
-            "modules; put what it needs into it");
+            "modules; put everything that it needs into this file");
   EXPECT_THAT(failure("debug.getinfo(1)"), StartsWith("test.lua:1: debug is not available in a pipeline script: "));
 }
 
@@ -133,10 +133,10 @@ TEST_F(PipelineScriptTest, FirstOfSaysWhatIsWrongWithItsList) {
   const auto refusal = [&](const std::string& list) { return failure("\nlocal p = first_of " + list); };
   constexpr const char* kForm = "first_of { ngram {}, draft_model { path = ... } }";
   EXPECT_EQ(refusal("'ngram'"),
-            std::string("test.lua:2: first_of takes a list of proposers, ") + kForm + ", not a string");
+            std::string("test.lua:2: first_of needs a list of proposers, ") + kForm + ", not a string");
   EXPECT_EQ(refusal("{}"), std::string("test.lua:2: first_of has an empty list; give it proposers, ") + kForm);
   EXPECT_EQ(refusal("{ a = toy_proposer {} }"),
-            std::string("test.lua:2: first_of takes a list of proposers, ") + kForm + ", without names and gaps");
+            std::string("test.lua:2: first_of needs a list of proposers, ") + kForm + ", without names and gaps");
   EXPECT_EQ(refusal("{ toy_proposer {}, 3 }"),
             "test.lua:2: item 2 of first_of is a number; expected a proposer, <plugin> { ... }");
   EXPECT_EQ(
@@ -146,20 +146,20 @@ TEST_F(PipelineScriptTest, FirstOfSaysWhatIsWrongWithItsList) {
   EXPECT_EQ(refusal("{ first_of { toy_proposer {} } }"),
             "test.lua:2: item 1 of first_of is another first_of; expected a proposer, <plugin> { ... }");
   EXPECT_EQ(refusal("{ toy_scheduler {} }"),
-            "test.lua:2: item 1 of first_of is to be a proposer, but 'toy_scheduler' is a scheduler");
+            "test.lua:2: item 1 of first_of must be a proposer, but 'toy_scheduler' is a scheduler");
   EXPECT_EQ(refusal("{ toy_proposer {}, toy_proposer {} }"),
-            "test.lua:2: first_of has 'toy_proposer' twice; a request chooses a proposer by its name, so give each one "
-            "once");
+            "test.lua:2: first_of has 'toy_proposer' twice; a request chooses a proposer by its name, so give each "
+            "plugin once");
   EXPECT_THAT(refusal("{ unpack }"), StartsWith("test.lua:2: unknown plugin 'unpack'; in "));
   EXPECT_THAT(failure("local t = {}\nfor i = 1, 9 do t[i] = toy_proposer {} end\nfirst_of(t)"),
-              HasSubstr("test.lua:3: first_of has 9 proposers; at most 8 are taken"));
+              HasSubstr("test.lua:3: first_of has 9 proposers; at most 8 are allowed"));
   EXPECT_THAT(failure("return " + toys("scheduler = first_of { toy_proposer {} }")),
               HasSubstr("scheduler of pipeline is a userdata; expected a part"));
   EXPECT_THAT(failure("local p = toy_proposer {}\nwhile true do first_of { p } end"),
               HasSubstr("test.lua:2: the script calls first_of more than 1000 times; call it where it is used"));
   auto late = load("local p = toy_proposer {} function chat_template(m) first_of { p } end return " + toys());
   EXPECT_THAT(error_of([&] { late.chat_template(json::array()); }),
-              HasSubstr("first_of can be called while the script loads, not in a callback"));
+              HasSubstr("first_of can only be called while the script loads, not in a callback"));
 }
 
 TEST_F(PipelineScriptTest, UnknownOptionNamesLineValueAndTheNearest) {
@@ -177,8 +177,8 @@ TEST_F(PipelineScriptTest, WrongValueNamesLineValueAndWhatWasExpected) {
   EXPECT_THAT(
       failure("toy_attention { block_size = print }"),
       AllOf(StartsWith("test.lua:1: "), HasSubstr("a value given to toy_attention holds a function; options are")));
-  EXPECT_THAT(failure("toy_attention(16)"), HasSubstr("test.lua:1: toy_attention takes a table of options"));
-  EXPECT_THAT(failure("toy_attention { 16 }"), HasSubstr("takes options by name"));
+  EXPECT_THAT(failure("toy_attention(16)"), HasSubstr("test.lua:1: toy_attention needs a table of options"));
+  EXPECT_THAT(failure("toy_attention { 16 }"), HasSubstr("needs options by name"));
 }
 
 TEST_F(PipelineScriptTest, OptionsAreCheckedWhenTheConstructorIsCalled) {
@@ -208,9 +208,9 @@ TEST_F(PipelineScriptTest, KeysOfPipelineAreChecked) {
   EXPECT_THAT(failure("return pipeline { device = 'cpu' }"), HasSubstr("device of pipeline is a string"));
   EXPECT_THAT(failure("return pipeline { device = toy_device }"), HasSubstr("the { } are missing"));
   EXPECT_THAT(failure("return pipeline { device = toy_scheduler {} }"),
-              HasSubstr("device is to be a device, but 'toy_scheduler' is a scheduler"));
-  EXPECT_THAT(failure("return pipeline { toy_device {} }"), HasSubstr("takes parts by name"));
-  EXPECT_THAT(failure("return pipeline(3)"), HasSubstr("pipeline takes a table"));
+              HasSubstr("device must be a device, but 'toy_scheduler' is a scheduler"));
+  EXPECT_THAT(failure("return pipeline { toy_device {} }"), HasSubstr("needs parts by name"));
+  EXPECT_THAT(failure("return pipeline(3)"), HasSubstr("pipeline needs a table"));
   EXPECT_THAT(failure("return " + toys("kv_cache = { memory = 'big' }")),
               StartsWith("test.lua:1: option 'memory' of kv_cache is \"big\""));
   EXPECT_THAT(failure("return " + toys("kv_cache = 512")),
@@ -258,7 +258,7 @@ TEST_F(PipelineScriptTest, PluginFilesAreTakenFromTheScriptsFolder) {
   EXPECT_EQ(scheduler.choices.at(0).options.at("fail_in"), "x");
   EXPECT_THAT(failure("\nplugin('./missing.so') {}"),
               AllOf(StartsWith("test.lua:2: "), HasSubstr("missing.so: no such file")));
-  EXPECT_THAT(failure("plugin {}"), HasSubstr("plugin takes the name of a file"));
+  EXPECT_THAT(failure("plugin {}"), HasSubstr("plugin needs the name of a file"));
   EXPECT_THAT(failure("plugin('./own/policy.so') { x = 1 }"), HasSubstr("unknown option 'x' of scheduler 'lively'"));
 }
 
@@ -291,7 +291,7 @@ TEST_F(PipelineScriptTest, APinThatDoesNotMatchIsRefusedWithBothHashes) {
   }
   EXPECT_THAT(failure("plugin { 'absent', " + pin), HasSubstr("no file absent.so or absent-*.so to pin in "));
   EXPECT_THAT(failure("plugin { '', " + pin), HasSubstr("to pin in "));  // loaded: "" would match every file
-  EXPECT_THAT(failure("plugin { 'lively', sha256 = 'abc' } {}"), HasSubstr("which is no SHA-256"));
+  EXPECT_THAT(failure("plugin { 'lively', sha256 = 'abc' } {}"), HasSubstr("which is not a SHA-256"));
   EXPECT_THAT(failure("plugin { 'lively', sha256 = '' } {}"),
               HasSubstr("the sha256 of plugin { \"lively\" } is empty"));
   for (const std::string table : {"{ 'lively' }", "{ sha256 = 'x' }", "{ 'lively', sha256 = 3 }",
@@ -385,13 +385,13 @@ TEST_F(PipelineScriptTest, WhatTheScriptDefinedWhenItHasRunIsCalledBack) {
 TEST_F(PipelineScriptTest, CallbacksCannotMakeParts) {
   auto script = load("local make = toy_device\nfunction chat_template(m) return make {} end\nreturn " + toys());
   EXPECT_THAT(error_of([&] { script.chat_template(json::array()); }),
-              HasSubstr("toy_device can be made while the script loads, not in a callback"));
+              HasSubstr("toy_device can only be made while the script loads, not in a callback"));
   auto file = load("function chat_template(m) plugin('x.so') end return " + toys());
   EXPECT_THAT(error_of([&] { file.chat_template(json::array()); }),
-              HasSubstr("plugin can be called while the script loads, not in a callback"));
+              HasSubstr("plugin can only be called while the script loads, not in a callback"));
   auto whole = load("function chat_template(m) pipeline {} end return " + toys());
   EXPECT_THAT(error_of([&] { whole.chat_template(json::array()); }),
-              HasSubstr("pipeline can be called while the script loads, not in a callback"));
+              HasSubstr("pipeline can only be called while the script loads, not in a callback"));
 }
 
 TEST_F(PipelineScriptTest, ScriptsAreRefusedWithTheirName) {
@@ -401,7 +401,7 @@ TEST_F(PipelineScriptTest, ScriptsAreRefusedWithTheirName) {
   ASSERT_EQ(::mkfifo((dir_.path() / "pipe.lua").c_str(), 0600), 0);
   EXPECT_THAT(load_file(dir_.path() / "pipe.lua"), HasSubstr("is not a file"));  // a hang: it was opened
   fs::create_symlink("loop.lua", dir_.path() / "loop.lua");
-  EXPECT_THAT(load_file(dir_.path() / "loop.lua"), HasSubstr("cannot be looked at: Too many levels of symbolic links"));
+  EXPECT_THAT(load_file(dir_.path() / "loop.lua"), HasSubstr("cannot be examined: Too many levels of symbolic links"));
   if (::geteuid() != 0) {  // root reads everything
     write_text(dir_.path() / "secret.lua", "return");
     fs::permissions(dir_.path() / "secret.lua", fs::perms::none);
@@ -439,7 +439,7 @@ TEST_F(PipelineScriptTest, WhatHasNoLineHasTheScriptsName) {
   EXPECT_THAT(failure("local t = {} while true do t[#t + 1] = ('x'):rep(100000) .. #t end"),
               StartsWith("test.lua: the script needs more than 64 MiB of memory"));
   EXPECT_EQ(failure("error('plain', 0)"), "test.lua: plain");
-  EXPECT_EQ(failure("error({})"), "test.lua: an error without a text; call error() with one");
+  EXPECT_EQ(failure("error({})"), "test.lua: an error without a text; call error() with a text");
 }
 
 TEST_F(PipelineScriptTest, LimitsCanBeSet) {

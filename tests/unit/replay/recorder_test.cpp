@@ -173,7 +173,7 @@ TEST_F(RecorderTest, AFileThatIsNoLogIsLeftAlone) {
       Recorder recorder(path);
       FAIL() << content;
     } catch (const Error& error) {
-      EXPECT_EQ(error.what(), path + ": is no request log; give --record a new file, or a log to continue");
+      EXPECT_EQ(error.what(), path + ": is not a request log; give --record a new file, or a log to continue");
     }
     std::ostringstream text;
     text << std::ifstream(path).rdbuf();
@@ -195,7 +195,7 @@ TEST_F(RecorderTest, AFullDiskIsReportedAtTheEndAndHoldsNothingUp) {
     recorder.close();
     FAIL() << "a full disk";
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "/dev/full: cannot be written: No space left on device; the log is not complete");
+    EXPECT_STREQ(error.what(), "/dev/full: cannot be written: No space left on device; the log is incomplete");
   }
 }
 

@@ -135,7 +135,7 @@ TEST(MakeChoiceTrie, TokenIdsAreTakenAsTheyAre) {
 
   fixture.params.choices = {Ids{68, 4096}};
   EXPECT_EQ(fixture.refusal(),
-            "choices[0]: [68, 4096] has token id 4096, and this model's ids are from 0 to 4095; leave it out");
+            "choices[0]: [68, 4096] has token id 4096, but this model's ids are from 0 to 4095; leave it out");
   fixture.params.choices = {"x", Ids{68, -1}};
   EXPECT_THAT(fixture.refusal(), HasSubstr("choices[1]: [68, -1] has token id -1, and"));
   fixture.params.choices = {Ids(20, 68), Ids{68, 1}};
@@ -145,7 +145,7 @@ TEST(MakeChoiceTrie, TokenIdsAreTakenAsTheyAre) {
               HasSubstr("choices[0]: [68, 68, 68, 68, 68, 68, 68, 68, ...] takes 20 tokens, and 3 "));
   fixture.params.choices = {odd};
   fixture.params.stop = {"b"};
-  EXPECT_THAT(fixture.refusal(), HasSubstr("choices[0]: [68, 69] has the stop string \"b\""));
+  EXPECT_THAT(fixture.refusal(), HasSubstr("choices[0]: [68, 69] contains the stop string \"b\""));
 }
 
 // The tokens that a score of the same two texts has, as far as the prompt's tokens allow it.
@@ -171,8 +171,8 @@ TEST(ChoiceTokens, AreThoseOfPromptAndChoiceTogether) {
 TEST(MakeChoiceTrie, SpecialTokensAreTextWhenTheyAreNotSkipped) {
   Fixture fixture(kByteLevel);
   fixture.params.choices = {"a<|im_end|>"};
-  EXPECT_THAT(fixture.refusal(), HasSubstr("choices[0]: \"a<|im_end|>\" cannot be generated as it is: this model's "
-                                           "tokenizer makes \"a\" of it behind this prompt"));
+  EXPECT_THAT(fixture.refusal(), HasSubstr("choices[0]: \"a<|im_end|>\" cannot be generated: after this prompt, this "
+                                           "model's tokenizer turns it into \"a\""));
   fixture.params.skip_special_tokens = false;
   EXPECT_EQ(fixture.refusal(), "accepted");
 }
@@ -181,8 +181,9 @@ TEST(MakeChoiceTrie, RefusesWhatItsTokenizerCannotSay) {
   // NFC makes one character of two.
   Fixture fixture("/tests/golden/tokenizer/qwen_style");
   fixture.params.choices = {"ok", "e\u0301t\u0301 and a text that is longer than a message shows"};
-  EXPECT_THAT(fixture.refusal(), HasSubstr("choices[1]: \"e\u0301t\u0301 and a text that is longer than a ...\" cannot "
-                                           "be generated as it is: this model's tokenizer makes \"\u00e9t"));
+  EXPECT_THAT(fixture.refusal(),
+              HasSubstr("choices[1]: \"e\u0301t\u0301 and a text that is longer than a ...\" cannot "
+                        "be generated: after this prompt, this model's tokenizer turns it into \"\u00e9t"));
 }
 
 TEST(MakeChoiceTrie, RefusesChoicesThatTheOtherParametersForbid) {
@@ -191,18 +192,19 @@ TEST(MakeChoiceTrie, RefusesChoicesThatTheOtherParametersForbid) {
   ASSERT_EQ(xqz.size(), 3u);
   fixture.params.choices = {"x", "xqz"};
   fixture.max_tokens = 2;
-  EXPECT_EQ(fixture.refusal(),
-            "choices[1]: \"xqz\" takes 3 tokens, and 2 may be generated; raise max_tokens, or shorten the prompt if "
-            "max_model_len is the limit");
+  EXPECT_EQ(
+      fixture.refusal(),
+      "choices[1]: \"xqz\" needs 3 tokens, but only 2 may be generated; raise max_tokens, or shorten the prompt if "
+      "max_model_len is the limit");
   fixture.max_tokens = 3;
   EXPECT_EQ(fixture.make().longest(), 3);
   fixture.params.min_tokens = 2;
   EXPECT_EQ(fixture.refusal(),
-            "choices[0]: \"x\" takes 1 token, fewer than min_tokens (2); lower min_tokens or leave it out");
+            "choices[0]: \"x\" has 1 token, fewer than min_tokens (2); lower min_tokens or leave it out");
   fixture.params.min_tokens = 0;
   fixture.params.stop = {"!", "qz"};
   EXPECT_EQ(fixture.refusal(),
-            "choices[1]: \"xqz\" has the stop string \"qz\", so it would be cut; leave out one of them");
+            "choices[1]: \"xqz\" contains the stop string \"qz\", so it would be cut; leave out one of them");
   fixture.params.stop = {};
   fixture.ends = {1, xqz[1]};
   EXPECT_EQ(fixture.refusal(),
@@ -210,13 +212,13 @@ TEST(MakeChoiceTrie, RefusesChoicesThatTheOtherParametersForbid) {
             "one of stop_token_ids); leave out one of them");
   fixture.ends = {};
   EXPECT_EQ(fixture.refusal(),
-            "choices[0]: \"x\" is the beginning of choices[1], and this model has no end token that "
-            "could tell them apart; name one in stop_token_ids");
+            "choices[0]: \"x\" is the beginning of choices[1], but this model has no end token that could tell them "
+            "apart; name one in stop_token_ids");
   fixture.params.choices = {"x", "qz", "x"};
   EXPECT_EQ(fixture.refusal(), "accepted") << "nothing to tell apart";
   fixture.vocab_size = 90;
   EXPECT_EQ(fixture.refusal(),
-            "choices[0]: \"x\" has token id 91, and this model's ids are from 0 to 89; leave it out");
+            "choices[0]: \"x\" has token id 91, but this model's ids are from 0 to 89; leave it out");
 }
 
 }  // namespace

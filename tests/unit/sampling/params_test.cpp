@@ -37,11 +37,11 @@ TEST(Validate, NamesTheParameterItsValueAndItsRange) {
        "logit_bias: token id 100 is not in the vocabulary"},
       {[](SamplingParams& p) { p.stop_token_ids = {-1}; }, "stop_token_ids: token id -1"},
       {[](SamplingParams& p) { p.stop = {""}; }, "stop has an empty string"},
-      {[](SamplingParams& p) { p.stop.assign(1025, "x"); }, "stop has 1025 texts; at most 1024 are taken"},
+      {[](SamplingParams& p) { p.stop.assign(1025, "x"); }, "stop has 1025 texts; at most 1024 are allowed"},
       {[](SamplingParams& p) { p.stop = {std::string(16385, 'x')}; }, "stop has 16385 bytes of text; at most 16384"},
       {[](SamplingParams& p) { p.stop_token_ids.assign(1025, 1); }, "stop_token_ids has 1025 ids; at most 1024"},
       {[](SamplingParams& p) { p.choices = {std::vector<std::int32_t>{}}; }, "choices[0] is empty; leave it out"},
-      {[](SamplingParams& p) { p.choices.assign(65537, "x"); }, "choices has 65537 entries; at most 65536 are taken"},
+      {[](SamplingParams& p) { p.choices.assign(65537, "x"); }, "choices has 65537 entries; at most 65536 are allowed"},
       {[](SamplingParams& p) { p.choices = {std::string(5'000'000, 'x')}; },
        "choices has 5000000 bytes of texts and token ids"},
       {[](SamplingParams& p) {

@@ -48,11 +48,11 @@ TEST_F(ApiKeysFile, HasAKeyALine) {
 }
 
 TEST_F(ApiKeysFile, WhatIsWrongIsNamedWithItsLine) {
-  EXPECT_EQ(error_with("alpha\nbe ta\n"), ":2: an API key is printable ASCII without spaces");
-  EXPECT_EQ(error_with("schl\u00fcssel\n"), ":1: an API key is printable ASCII without spaces");
-  EXPECT_EQ(error_with("a\x7f"), ":1: an API key is printable ASCII without spaces");
-  EXPECT_EQ(error_with("# none\n\n"), ": there is no API key in it; write one a line");
-  EXPECT_EQ(error_with(""), ": there is no API key in it; write one a line");
+  EXPECT_EQ(error_with("alpha\nbe ta\n"), ":2: an API key must be printable ASCII without spaces");
+  EXPECT_EQ(error_with("schl\u00fcssel\n"), ":1: an API key must be printable ASCII without spaces");
+  EXPECT_EQ(error_with("a\x7f"), ":1: an API key must be printable ASCII without spaces");
+  EXPECT_EQ(error_with("# none\n\n"), ": it has no API key; write one on each line");
+  EXPECT_EQ(error_with(""), ": it has no API key; write one on each line");
   EXPECT_THROW(read_api_keys(folder_.path() / "absent"), Error);
 }
 

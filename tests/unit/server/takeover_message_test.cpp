@@ -60,15 +60,15 @@ TEST(TakeoverMessage, WhatIsNoneIsAnError) {
     const auto [one, other] = connected_sockets();
     ASSERT_TRUE(send_bytes(one.get(), bytes));
     const std::string failure = receive_failure(other.get());
-    EXPECT_THAT(failure, HasSubstr("which is no message of a takeover"));
+    EXPECT_THAT(failure, HasSubstr("which is not a message of a takeover"));
     EXPECT_EQ(failure.find('\x1b'), std::string::npos);
   }
   const auto [first, second] = connected_sockets();
   ASSERT_TRUE(send_bytes(first.get(), "{\"step\": "));
-  EXPECT_THAT(receive_failure(second.get()), HasSubstr("which is no message of a takeover: "));
+  EXPECT_THAT(receive_failure(second.get()), HasSubstr("which is not a message of a takeover: "));
   const auto [one, other] = connected_sockets();
   ASSERT_TRUE(send_bytes(one.get(), "{\"step\": \"" + std::string(kMaxTakeoverBytes, 'x') + "\"}"));
-  EXPECT_THAT(receive_failure(other.get()), HasSubstr("more than 4096 bytes"));
+  EXPECT_THAT(receive_failure(other.get()), HasSubstr("it sent a message of more than 4096 bytes"));
 }
 
 TEST(TakeoverMessage, FieldsOfAnotherTypeAreAnError) {

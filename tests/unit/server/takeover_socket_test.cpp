@@ -58,7 +58,7 @@ TEST_F(TakeoverSocketTest, MoreThanMayWaitAreRefused) {
   const auto connect_all = [&] {
     for (int i = 0; i < 20; ++i) waiting.push_back(*connect_to_takeover_socket(path_));
   };
-  EXPECT_THAT(failure_of(connect_all), HasSubstr("processes wait to take over already"));
+  EXPECT_THAT(failure_of(connect_all), HasSubstr("processes already wait to take over"));
   EXPECT_GE(waiting.size(), 8u);
 }
 
@@ -67,7 +67,7 @@ TEST_F(TakeoverSocketTest, AFileInItsPlaceIsLeftAlone) {
   for (const auto& call : {std::function<void()>([&] { check_takeover_path(path_); }),
                            std::function<void()>([&] { TakeoverSocket socket(path_); }),
                            std::function<void()>([&] { connect_to_takeover_socket(path_); })}) {
-    EXPECT_THAT(failure_of(call), HasSubstr("a file that is no socket lies there"));
+    EXPECT_THAT(failure_of(call), HasSubstr("a file that is not a socket is there"));
   }
   EXPECT_EQ(std::filesystem::file_size(path_), 5u);
 }
@@ -80,15 +80,15 @@ TEST_F(TakeoverSocketTest, AnotherProgramsSocketIsNamedSo) {
   ASSERT_EQ(::bind(stream.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
   ASSERT_EQ(::listen(stream.get(), 1), 0);
   const auto connect = [&] { connect_to_takeover_socket(path_); };
-  EXPECT_THAT(failure_of(connect), HasSubstr("another program's socket lies there"));
-  EXPECT_THAT(failure_of([&] { TakeoverSocket socket(path_); }), HasSubstr("another program's socket lies there"));
+  EXPECT_THAT(failure_of(connect), HasSubstr("another program's socket is there"));
+  EXPECT_THAT(failure_of([&] { TakeoverSocket socket(path_); }), HasSubstr("another program's socket is there"));
 }
 
 TEST_F(TakeoverSocketTest, AnotherUsersSocketIsRefused) {
   const TakeoverSocket socket(path_);
   if (::lchown(path_.c_str(), 1, static_cast<gid_t>(-1)) != 0) GTEST_SKIP() << "only root gives files away";
   EXPECT_THAT(failure_of([&] { check_takeover_path(path_); }),
-              HasSubstr("it belongs to user 1, and this process runs as"));
+              HasSubstr("it belongs to user 1, but this process runs as"));
 }
 
 TEST_F(TakeoverSocketTest, APathThatCannotBeOneIsAnError) {

@@ -135,11 +135,11 @@ TEST_F(TakeoverTest, APeerThatSaysSomethingElseIsRefused) {
   text["takeover"] = "1";
   unnamed.erase("version");
   const std::pair<std::string, const char*> wrong[] = {
-      {"GET / HTTP/1.1\r\n\r\n", "no message of a takeover"},
-      {"{}", "'' is not how a takeover begins"},
-      {R"({"step": "serving"})", "'serving' is not how a takeover begins"},
-      {later.dump(), "version 1 of takeovers is spoken here"},
-      {text.dump(), "version 1 of takeovers is spoken here"},
+      {"GET / HTTP/1.1\r\n\r\n", "not a message of a takeover"},
+      {"{}", "a takeover does not begin with ''"},
+      {R"({"step": "serving"})", "a takeover does not begin with 'serving'"},
+      {later.dump(), "this process uses version 1 of takeovers"},
+      {text.dump(), "this process uses version 1 of takeovers"},
       {unnamed.dump(), "has no text 'version'"},
       {std::string(100'000, 'x'), "more than 4096 bytes"}};
   for (const auto& [bytes, reason] : wrong) {
@@ -160,7 +160,7 @@ TEST_F(TakeoverTest, APeerThatSaysSomethingElseIsRefused) {
     ASSERT_TRUE(send_takeover_message(peer.get(), kRequest));
     ASSERT_TRUE(send_takeover_message(peer.get(), kRequest));
     EXPECT_EQ(receive(peer.get()).step(), "offer");
-    EXPECT_THAT(receive(peer.get()).text("reason"), HasSubstr("said 'request', not that it serves"));
+    EXPECT_THAT(receive(peer.get()).text("reason"), HasSubstr("sent 'request' instead of saying that it serves"));
   }
   EXPECT_EQ(num_hand_overs_, 0);
   take_over();
@@ -207,7 +207,7 @@ TEST_F(TakeoverTest, AServerThatEndsLeavesTheRestToWhoHasTheSocket) {
 TEST_F(TakeoverTest, AServerThatDoesNotListenAnyMoreSaysSo) {
   listener_.reset();
   const auto old = offer();
-  EXPECT_THAT(failure_of([&] { Takeover::ask(path_); }), HasSubstr("about to end, and listens no more"));
+  EXPECT_THAT(failure_of([&] { Takeover::ask(path_); }), HasSubstr("about to end and no longer listens"));
 }
 
 // The other way round: what a new process meets at the path.
@@ -248,16 +248,16 @@ class TakeoverFromTest : public testing::Test {
 TEST_F(TakeoverFromTest, WrongAnswersAreErrors) {
   const std::size_t before = num_open_descriptors();
   EXPECT_THAT(failure([](int peer) { send_bytes(peer, "HTTP/1.1 400 Bad Request\r\n\r\n"); }),
-              HasSubstr("nothing is taken over from the process there: it sent 'HTTP/1.1 400 Bad Request"));
+              HasSubstr("nothing was taken over from the process there: it sent 'HTTP/1.1 400 Bad Request"));
   EXPECT_THAT(failure([](int peer) { send_takeover_refusal(peer, "I am busy\x1b[2J"); }),
               HasSubstr("it refuses: I am busy?[2J"));
   EXPECT_THAT(failure([&](int) { peer_.reset(); }), HasSubstr("ended the conversation without an answer"));
-  EXPECT_THAT(failure([](int peer) { send_bytes(peer, "{}"); }), HasSubstr("it answers '' where a server offers"));
+  EXPECT_THAT(failure([](int peer) { send_bytes(peer, "{}"); }), HasSubstr("it answers '' instead of offering"));
   EXPECT_THAT(failure([](int) {}, {.offer = 1ms, .released = 1ms}), HasSubstr("it has not answered"));
   json later = offer();
   later["takeover"] = 2;
   EXPECT_THAT(failure([&](int peer) { send_takeover_message(peer, later); }),
-              HasSubstr("speaks version 2 of takeovers"));
+              HasSubstr("it uses version 2 of takeovers, but this program"));
   peer_.reset();
   EXPECT_EQ(num_open_descriptors(), before);
 }
@@ -268,7 +268,7 @@ TEST_F(TakeoverFromTest, AWrongNumberOfDescriptorsIsAnError) {
   EXPECT_THAT(failure([](int peer) { send_takeover_message(peer, offer()); }),
               HasSubstr("it sends 0 file descriptors"));
   EXPECT_THAT(failure([&](int peer) { send_takeover_message(peer, offer(), one); }),
-              HasSubstr("it sends 1 file descriptors where a server sends 2"));
+              HasSubstr("it sends 1 file descriptors, but a server sends 2"));
   peer_.reset();
   EXPECT_EQ(num_open_descriptors(), before);
 }
@@ -283,13 +283,13 @@ TEST_F(TakeoverFromTest, DescriptorsThatAreSomethingElseAreErrors) {
   ASSERT_TRUE(takeover);
   const FileDescriptor taken = takeover->take_listener();
   EXPECT_THAT(failure_of([&] { check_listens_at(taken.get(), "127.0.0.1", 0); }),
-              HasSubstr("no TCP socket that listens"));
+              HasSubstr("not a listening TCP socket"));
 }
 
 TEST_F(TakeoverFromTest, AnotherAddressThanTheOptionsIsAnError) {
   EXPECT_NO_THROW(check_listens_at(listener_.get(), "127.0.0.1", 0));
   EXPECT_THAT(failure_of([&] { check_listens_at(listener_.get(), "127.0.0.1", 1); }),
-              HasSubstr("and --host and --port say 127.0.0.1:1; give its address"));
+              HasSubstr("but --host and --port say 127.0.0.1:1; give its address"));
   EXPECT_THAT(failure_of([&] { check_listens_at(listener_.get(), "0.0.0.0", 0); }), HasSubstr("say 0.0.0.0:"));
 }
 
@@ -305,7 +305,7 @@ TEST_F(TakeoverFromTest, WhateverBecomesOfTheOldProcessTheNewOneServes) {
 TEST_F(TakeoverFromTest, AnOldProcessThatServesOnEndsTheNewOne) {
   std::optional<Takeover> takeover = ask_well();
   send_takeover_refusal(peer_.get(), "too late");
-  EXPECT_THAT(failure_of([&] { takeover->serving("here"); }), HasSubstr("process 1 serves on: too late"));
+  EXPECT_THAT(failure_of([&] { takeover->serving("here"); }), HasSubstr("process 1 continues to serve: too late"));
 }
 
 }  // namespace

@@ -123,7 +123,7 @@ TEST_F(TraceFileTest, AFullDiskIsReportedAtTheEnd) {
   TraceFile trace("/dev/full");
   trace.add("{}");
   EXPECT_EQ(error_of([&] { trace.close(); }),
-            "/dev/full: the trace could not be written: No space left on device; it is not complete");
+            "/dev/full: the trace could not be written: No space left on device; it is incomplete");
 }
 
 }  // namespace

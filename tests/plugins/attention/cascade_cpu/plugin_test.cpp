@@ -97,15 +97,18 @@ TEST_F(CascadeGroups, LiesAreRefused) {
   };
   says("group 0: run 4 is not in the batch", [](Groups& g) { g.members[3] = 4; });
   says("group 0: run -1 is not in the batch", [](Groups& g) { g.members[0] = -1; });
-  says("group 0: its shared tokens are not whole blocks", [](Groups& g) { g.shared[0] = 30; });
-  says("group 0: its shared tokens must be whole blocks, and more than its parent's", [](Groups& g) { g.shared[0] = 0; });
-  says("group 1: its shared tokens must be whole blocks, and more than its parent's", [](Groups& g) { g.shared[1] = 32; });
+  says("group 0: its shared tokens must be whole blocks", [](Groups& g) { g.shared[0] = 30; });
+  says("group 0: its shared tokens must be whole blocks, and more than its parent's",
+       [](Groups& g) { g.shared[0] = 0; });
+  says("group 1: its shared tokens must be whole blocks, and more than its parent's",
+       [](Groups& g) { g.shared[1] = 32; });
   says("group 0: run 0 has a row that does not see all shared tokens", [](Groups& g) { g.shared[0] = 48; });
   says("group 1: run 2 has a row that does not see all shared tokens", [](Groups& g) { g.shared[1] = 1 << 30; });
   says("group 1: run 3 does not share its blocks with run 2", [](Groups& g) { g.shared[1] = 80; });
   says("group 1: its parent does not come before it", [](Groups& g) { g.parents[1] = 1; });
   says("group 1: its parent does not come before it", [](Groups& g) { g.parents[1] = -2; });
-  says("group 1: run 2 is not in the parent group, or is also in a sibling group", [](Groups& g) { g.parents[1] = -1; });
+  says("group 1: run 2 is not in the parent group, or is also in a sibling group",
+       [](Groups& g) { g.parents[1] = -1; });
   says("group 0: run 0 is not in the parent group, or is also in a sibling group", [](Groups& g) { g.members[1] = 0; });
   says("group_offsets do not ascend", [](Groups& g) { g.offsets[2] = 3; });
   says("group_offsets do not ascend", [](Groups& g) { g.offsets[0] = -1; });

@@ -57,7 +57,7 @@ TEST(PagedContract, RefusalsNameTheReason) {
   q = query(&d);
   q.kv_dtype = MORTISE_F16;
   EXPECT_THAT(refusal(q), HasSubstr("kv_cache.dtype code " + std::to_string(MORTISE_F16) +
-                                    " is not served; use \"auto\", \"int8\" or \"fp8\""));
+                                    " is not supported; use \"auto\", \"int8\" or \"fp8\""));
   q.kv_dtype = MORTISE_F32;
   EXPECT_THAT(refusal(q),
               HasSubstr("differs from the type that the model computes in; use \"auto\", \"int8\" or \"fp8\""));

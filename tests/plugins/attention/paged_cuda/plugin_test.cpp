@@ -228,11 +228,12 @@ TEST(PagedCudaSupports, SaysWhatItDoesNotServe) {
   mortise_model_dims d = dims();
   d.head_dim = 48;
   EXPECT_THAT(refusal("cuda", d, MORTISE_BF16, 16),
-              HasSubstr("head_dim 48 is not served on cuda; these are: 32, 64, 80, 96, 128, 192, 256"));
+              HasSubstr("head_dim 48 is not supported on cuda; supported are 32, 64, 80, 96, 128, 192, 256"));
   d = dims();
   d.dtype = MORTISE_F32;
-  EXPECT_THAT(refusal("cuda", d, 0, 16),
-              HasSubstr("the model computes in f32; attention on cuda serves bf16: set the model's dtype = \"bf16\""));
+  EXPECT_THAT(
+      refusal("cuda", d, 0, 16),
+      HasSubstr("the model computes in f32; attention on cuda supports bf16: set the model's dtype = \"bf16\""));
   d = dims();
   d.num_heads = 7;
   EXPECT_THAT(refusal("cuda", d, MORTISE_BF16, 16), HasSubstr("7 query heads cannot share 2 kv heads evenly"));

@@ -217,11 +217,11 @@ TEST_F(LinearMistakes, AGatedProductIsCheckedAsAWhole) {
   expect(x, matrix(data_, 3, 128),
          "out f32 [3, 128] does not fit x f32 [3, 64] times weight f32 [128, 64], half of it");
   args_.column_end = 64;
-  expect(x, out, "a gated product takes all columns of weight f32 [128, 64]");
+  expect(x, out, "a gated product needs all columns of weight f32 [128, 64]");
   args_.column_end = 0;
   const Weight odd(device_, MORTISE_WEIGHT_LINEAR, MORTISE_F32, {matrix(data_, 3, 64)});
   args_.weight = odd.get();
-  expect(x, out, "a gated product takes all columns of weight f32 [3, 64]");
+  expect(x, out, "a gated product needs all columns of weight f32 [3, 64]");
 }
 
 }  // namespace

@@ -51,9 +51,10 @@ TEST_F(PackedFileTest, AFlippedByteAnywhereIsFound) {
     ASSERT_TRUE(load() == packed) << at;
     ASSERT_EQ(from_file_, 0) << at;
     ASSERT_EQ(host_.warnings.size(), 1u) << at;
-    ASSERT_THAT(host_.warnings[0], HasSubstr("; it is not used, and made anew")) << at;
+    ASSERT_THAT(host_.warnings[0], HasSubstr("; it is not used; a new one will be written")) << at;
     if (at >= 64) {  // before lies what says which mistake it is
-      ASSERT_THAT(host_.warnings[0], HasSubstr(at < data_begin ? "its head has another hash" : "on have another hash"));
+      ASSERT_THAT(host_.warnings[0],
+                  HasSubstr(at < data_begin ? "its header has a different hash" : "on have another hash"));
     }
     ASSERT_TRUE(contents() == good) << at;  // made anew
   }
@@ -78,7 +79,7 @@ TEST_F(PackedFileTest, AFileOfSomethingElseIsNotTaken) {
   const std::string packed = load();
   write(std::string(100000, 'x'));
   EXPECT_TRUE(load() == packed);
-  EXPECT_THAT(host_.warnings, ElementsAre(HasSubstr(": is no file of packed weights")));
+  EXPECT_THAT(host_.warnings, ElementsAre(HasSubstr(": is not a file of packed weights")));
 }
 
 // Hashes keep no one out: what they vouch for is checked too.
@@ -96,7 +97,7 @@ TEST_F(PackedFileTest, ATableThatLeadsOutOfTheFileIsFoundThoughItsHashesFit) {
     write(bad);
     host_.warnings.clear();
     ASSERT_TRUE(load() == packed);
-    ASSERT_THAT(host_.warnings, ElementsAre(HasSubstr("is damaged (its table leads out of it)")));
+    ASSERT_THAT(host_.warnings, ElementsAre(HasSubstr("is damaged (its table points outside of the file)")));
   }
   write(patched(good, bytes_at, std::uint64_t{64}));  // shorter than the weight that it says it is
   ASSERT_TRUE(load() == packed);
@@ -125,10 +126,10 @@ TEST_F(PackedFileTest, AHugeFileThatSaysItIsOneCostsNoTime) {
   std::string other_version = as_large;
   other_version[8] ^= 2;
   const std::pair<std::string, const char*> cases[] = {
-      {as_large, "its head has too few hashes for 274877906944 bytes"},
+      {as_large, "its header has too few hashes for 274877906944 bytes"},
       {patched(as_large, 24, kBytes), "its head has 274877906944 bytes"},
       {patched(as_large, 24, (std::uint64_t{64} << 20) + 4096), "its head has 67112960 bytes"},
-      {patched(patched(as_large, 40, ~std::uint64_t{0}), 24, kBytes), "was made of other weights"},
+      {patched(patched(as_large, 40, ~std::uint64_t{0}), 24, kBytes), "was made from other weights"},
       {patched(other_version, 24, kBytes), "or by another version"},
       {patched(good, 24, std::uint64_t{0}), "its head has 0 bytes"},
       {patched(good, 24, std::uint64_t{4097}), "its head has 4097 bytes"},

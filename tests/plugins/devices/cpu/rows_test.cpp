@@ -184,7 +184,7 @@ TEST_F(RowMistakes, TensorsThatCannotBeReadAreRefused) {
   refused(odd, "x f32 [2, 10] does not begin at an element's boundary");
   refused(large, "x has 2 dimensions, 2147483648 x 10; expected 2 below 2^31");
   refused(flat, "x has 1 dimensions");
-  refused(close, "x f32 [2, 10] has strides 9, 1; expected rows of neighbouring elements");
+  refused(close, "x f32 [2, 10] has strides 9, 1; expected contiguous elements in each row");
   refused(matrix(data, 4, 10), "x f32 [4, 10] does not fit its 128 bytes");
 }
 

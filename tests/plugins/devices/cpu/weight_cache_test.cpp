@@ -32,7 +32,7 @@ TEST_F(WeightCacheFile, AnotherCheckpointsOrVersionsFileIsNotTaken) {
   load();
   load("another checkpoint");
   EXPECT_EQ(from_file_, 0);
-  EXPECT_THAT(host_.warnings, ElementsAre(HasSubstr("was made of other weights, or by another version")));
+  EXPECT_THAT(host_.warnings, ElementsAre(HasSubstr("was made from other weights, or by another version")));
   load("another checkpoint");
   EXPECT_EQ(from_file_, kWeights);  // else: it was not made anew
 }
@@ -55,7 +55,8 @@ TEST_F(WeightCacheFile, WhereItCannotBeWrittenTheWeightsArePackedEachTime) {
   host_.warnings.clear();
   EXPECT_TRUE(load() == packed);
   EXPECT_THAT(host_.warnings,
-              ElementsAre(HasSubstr(path().string() + ": cannot be opened as a file; it is not used, and made anew"),
+              ElementsAre(HasSubstr(path().string() +
+                                    ": cannot be opened as a file; it is not used; a new one will be written"),
                           HasSubstr(": cannot be written: Is a directory")));
 }
 

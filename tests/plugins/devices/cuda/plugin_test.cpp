@@ -230,7 +230,7 @@ TEST_F(CudaDevice, AWeightOrWorkspaceThatDoesNotFitSaysWhatMakesRoom) {
             std::string::npos);
   EXPECT_NE(told([] {
               weight_memory(uint64_t{1} << 45);
-            }).find("a smaller model takes less, and so do weights = \"int8\" or \"int4\" of it"),
+            }).find("a smaller model needs less, and so do weights = \"int8\" or \"int4\" of it"),
             std::string::npos);
   EXPECT_NE(told([] {
               Workspace().reserve(uint64_t{1} << 45, nullptr, "linear");

@@ -129,7 +129,7 @@ TEST_F(TuningCacheTest, ADamagedFileIsToldAndMadeAnew) {
   folder_.write(tuning_file_name(key_), "{");
   EXPECT_EQ(found({true, folder_.path().string()}), std::nullopt);
   ASSERT_EQ(host_.lines.size(), 1u);
-  EXPECT_NE(host_.lines[0].find("is not used and made anew"), std::string::npos);
+  EXPECT_NE(host_.lines[0].find("is not used; a new one will be written"), std::string::npos);
   keep({true, folder_.path().string()});
   EXPECT_EQ(found({true, folder_.path().string()}), kChoice);
 }

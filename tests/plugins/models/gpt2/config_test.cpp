@@ -62,8 +62,9 @@ TEST(Gpt2Config, RefusesOtherModelsAndWhatItCannotCompute) {
               HasSubstr("activation_function 'mish' is not supported; expected one of relu, gelu,"));
   EXPECT_THAT(Refused::unsupported(with(gpt2(), "add_cross_attention", true)),
               HasSubstr("add_cross_attention true makes a decoder that reads an encoder; expected false"));
-  EXPECT_THAT(Refused::unsupported(with(gpt2(), "scale_attn_by_inverse_layer_idx", true)),
-              HasSubstr("scale_attn_by_inverse_layer_idx true, a scale of its own for each layer, is not supported"));
+  EXPECT_THAT(
+      Refused::unsupported(with(gpt2(), "scale_attn_by_inverse_layer_idx", true)),
+      HasSubstr("scale_attn_by_inverse_layer_idx true (another attention scale in each layer) is not supported"));
 }
 
 TEST(Gpt2Config, HostileValuesAreRefusedWithKeyValueAndExpectation) {

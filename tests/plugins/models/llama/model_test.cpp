@@ -103,7 +103,7 @@ TEST(Llama, AMaximumLengthBeyondTheCheckpointsIsRefused) {
 TEST(Llama, AShardOfATensorParallelPipelineIsRefused) {
   Instance instance(config_of("llama_mha"), {}, /*world=*/2);
   EXPECT_EQ(instance.status, MORTISE_UNIMPLEMENTED);
-  EXPECT_THAT(instance.error.message, HasSubstr("runs on one device; tensor parallel is not supported"));
+  EXPECT_THAT(instance.error.message, HasSubstr("runs on one device; tensor parallelism is not supported"));
 }
 
 TEST(Llama, ADeviceWithoutTheTypeIsRefusedAtLoad) {

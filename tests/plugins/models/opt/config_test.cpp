@@ -56,7 +56,7 @@ TEST(OptConfig, ReadsTheVariants) {
 
 TEST(OptConfig, RefusesOtherModelsAndWhatItCannotCompute) {
   EXPECT_THAT(Refused::unsupported(with(opt(), "model_type", "llama")),
-              HasSubstr("model type 'llama' (OPTForCausalLM) is not opt with OPTForCausalLM; take another"));
+              HasSubstr("model type 'llama' (OPTForCausalLM) is not opt with OPTForCausalLM; use another"));
   EXPECT_THAT(Refused::unsupported(with(opt(), "architectures", {"OPTForQuestionAnswering"})),
               HasSubstr("ForQuestionAnswering"));
   EXPECT_THAT(Refused::unsupported(with(opt(), "activation_function", "quick_gelu")),

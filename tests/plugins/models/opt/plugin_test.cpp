@@ -60,7 +60,7 @@ TEST(Opt, SaysHowItsMatricesAreKept) {
 TEST(Opt, AShardOfATensorParallelPipelineIsRefused) {
   const Instance instance(config_of("opt"), {}, /*world=*/2);
   EXPECT_EQ(instance.status, MORTISE_UNIMPLEMENTED);
-  EXPECT_THAT(instance.error.message, HasSubstr("runs on one device; tensor parallel is not supported"));
+  EXPECT_THAT(instance.error.message, HasSubstr("runs on one device; tensor parallelism is not supported"));
 }
 
 TEST(Opt, MissingAndMisshapenTensorsAreNamedWithWhatWasExpected) {
@@ -71,8 +71,9 @@ TEST(Opt, MissingAndMisshapenTensorsAreNamedWithWhatWasExpected) {
       HasSubstr("model.decoder.embed_tokens.weight: the checkpoint has no such tensor; expected shape [97, 64]"));
   shelf.shapes["decoder.embed_tokens.weight"] = {97, 64};  // the other prefix
   shelf.shapes["decoder.embed_positions.weight"] = {512, 64};
-  EXPECT_THAT(load_failure(instance, shelf),
-              HasSubstr("decoder.embed_positions.weight: found shape [512, 64], expected [514, 64] according to config.json"));
+  EXPECT_THAT(
+      load_failure(instance, shelf),
+      HasSubstr("decoder.embed_positions.weight: found shape [512, 64], expected [514, 64] according to config.json"));
   shelf.shapes["decoder.embed_positions.weight"] = {514, 64};
   EXPECT_THAT(load_failure(instance, shelf), HasSubstr("decoder.layers.0.self_attn_layer_norm.weight: the checkpoint"));
   EXPECT_EQ(naive_log().num_weights, 0);  // the weights that were prepared before are freed

@@ -291,7 +291,7 @@ TEST(Speculator, HiddenRowsOfAnotherWidthAreRefusedAndNothingIsKept) {
     instance.observe({{2, 5, 20, 0}}, golden.hidden);
     ADD_FAILURE() << "taken";
   } catch (const std::runtime_error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("the hidden rows are not of the target's width and type"));
+    EXPECT_THAT(error.what(), HasSubstr("the hidden rows do not have the target's width and type"));
   }
   EXPECT_EQ(instance.num_sequences(), 0u);
 }
@@ -374,7 +374,8 @@ TEST_F(HostileSpeculator, MissingAndMisshapenTensorsAreNamedWithWhatWasExpected)
   EXPECT_THAT(bind_failure(), HasSubstr("head.2.weight: the checkpoint has no such tensor; expected shape [97, 40]"));
   tensors_["head.2.weight"] = head;
   tensors_.at("head.2.weight").shape = {40, 97};
-  EXPECT_THAT(bind_failure(), HasSubstr("head.2.weight: found shape [40, 97], expected [97, 40] according to config.json"));
+  EXPECT_THAT(bind_failure(),
+              HasSubstr("head.2.weight: found shape [40, 97], expected [97, 40] according to config.json"));
 }
 
 TEST_F(HostileSpeculator, AFolderThatIsNoSpeculatorIsRefused) {

@@ -127,7 +127,7 @@ TEST_F(OracleTest, WhatIsNoLogIsRefusedWithItsLine) {
   EXPECT_EQ(refusal(), name + ": cannot be read; check the path");
   const std::string end = "; the log is what --record writes";
   write({"hello"});
-  EXPECT_EQ(refusal(), name + ": line 1: no JSON object" + end);
+  EXPECT_EQ(refusal(), name + ": line 1: not a JSON object" + end);
   write({request({1}, {{2}})});
   EXPECT_EQ(refusal(), name + ": line 1: no header" + end);
   write({kHeader});

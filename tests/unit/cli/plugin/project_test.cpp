@@ -80,7 +80,7 @@ TEST(PluginProject, KindsAndNamesThatCannotBeAreRefusedWithTheWayOut) {
               HasSubstr("there is no kind of plugin 'schedular'; did you mean 'scheduler'?"));
   EXPECT_THAT(with("gpu", "mine"), HasSubstr("there are: device, model, attention, proposer, scheduler"));
   for (const char* name : {"", "Mine", "9lives", "my-policy", "a/b", "_x"}) {
-    EXPECT_THAT(with("scheduler", name), HasSubstr("a name begins with a lower-case letter")) << name;
+    EXPECT_THAT(with("scheduler", name), HasSubstr("a name must begin with a lower-case letter")) << name;
   }
   for (const char* name : {"test", "end"}) {  // a target of CMake's; a word of Lua
     EXPECT_THAT(with("scheduler", name), HasSubstr("which has a meaning of its own in Lua or CMake; try 'my_")) << name;
@@ -92,7 +92,7 @@ TEST(PluginProject, NothingIsLeftOfAProjectThatCannotBeWritten) {
   const TempFolder folder;
   write_text(folder.path() / "file", "");
   EXPECT_THAT(refusal({"scheduler", "mine", ProjectLanguage::kC, folder.path() / "file" / "x"}),
-              HasSubstr("cannot be written; is there room, and may you write there?"));
+              HasSubstr("cannot be written; is the disk full, or is writing there not allowed?"));
 }
 
 TEST(PluginProject, MissingTemplatesAreAnError) {

@@ -10,10 +10,11 @@ using namespace test;
 using testing::HasSubstr;
 
 TEST(Commands, AnUnknownOneIsToldWithTheNearest) {
-  EXPECT_EQ(error_of([] { find_command("/sett"); }),
-            "unknown command /sett; did you mean '/set'? /help lists them, // sends text that begins with /");
+  EXPECT_EQ(
+      error_of([] { find_command("/sett"); }),
+      "unknown command /sett; did you mean '/set'? /help lists all commands, and // sends text that begins with /");
   EXPECT_EQ(error_of([] { find_command("/etc/passwd"); }),
-            "unknown command /etc/passwd; /help lists them, // sends text that begins with /");
+            "unknown command /etc/passwd; /help lists all commands, and // sends text that begins with /");
 }
 
 TEST(Commands, AreFoundWithOrWithoutTheSlash) {

@@ -98,7 +98,7 @@ TEST(SaveDialogue, DoesNotWriteOverAFileUnlessTold) {
   save_dialogue(example(), file, /*overwrite=*/false);
   test::write_text(file, "mine");
   EXPECT_EQ(error_of([&] { save_dialogue(example(), file, false); }),
-            file.string() + ": exists; /save! " + file.string() + " writes over it");
+            file.string() + ": exists already; /save! " + file.string() + " overwrites it");
   EXPECT_EQ(file_text(file), "mine");
   save_dialogue(example(), file, /*overwrite=*/true);
   EXPECT_EQ(load_dialogue(file).dialogue.messages, example().dialogue.messages);
@@ -120,7 +120,7 @@ TEST(SaveDialogue, WhatCannotBeWrittenIsAnError) {
               HasSubstr("none/a.json: cannot be written: No such file or directory"));
   EXPECT_THAT(error_of([&] { save_dialogue(example(), dir.path(), true); }), HasSubstr("is not a file"));
   EXPECT_EQ(error_of([&] { save_dialogue(example(), "/dev/full", true); }),
-            "/dev/full: is not a file; name one to save to");
+            "/dev/full: is not a file; give a file to save to");
 }
 
 TEST(LoadDialogue, WhatIsNoFileIsAnErrorAndNotAWait) {
@@ -134,7 +134,8 @@ TEST(LoadDialogue, WhatIsNoFileIsAnErrorAndNotAWait) {
   const fs::path huge = dir.path() / "huge";
   test::write_text(huge, "");
   fs::resize_file(huge, std::uintmax_t{1} << 40);  // sparse
-  EXPECT_EQ(error_of([&] { load_dialogue(huge); }), huge.string() + ": is larger than 64 MiB; no dialogue is");
+  EXPECT_EQ(error_of([&] { load_dialogue(huge); }),
+            huge.string() + ": is larger than 64 MiB; no dialogue is that large");
 }
 
 }  // namespace

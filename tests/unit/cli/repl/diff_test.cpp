@@ -23,7 +23,7 @@ TEST(Diff, SetsStandBetweenQuotesOrAreWords) {
 }
 
 TEST(Diff, WhatIsTypedWrongIsTold) {
-  EXPECT_THAT(error_of([] { split_sets(" "); }), HasSubstr("0 sets of parts are given, and /diff compares two"));
+  EXPECT_THAT(error_of([] { split_sets(" "); }), HasSubstr("0 sets of parts are given, but /diff compares two"));
   EXPECT_THAT(error_of([] { split_sets("now ./a.lua ./b.lua"); }), HasSubstr("3 sets of parts are given"));
   EXPECT_THAT(error_of([] { split_sets("\"attention paged"); }), HasSubstr("a \" is not closed; write /diff A B"));
   EXPECT_THAT(error_of([] { split_sets("now ''"); }), HasSubstr("a set of parts is empty; write /diff A B"));

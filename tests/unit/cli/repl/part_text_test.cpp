@@ -23,8 +23,8 @@ TEST(PartText, OptionsAreJsonOrText) {
 }
 
 TEST(PartText, MistakesAreNamed) {
-  EXPECT_EQ(error_of([] { parse_part_text("draft 4"); }), "'4' is no option; options are written name=value");
-  EXPECT_EQ(error_of([] { parse_part_text("draft =4"); }), "'=4' is no option; options are written name=value");
+  EXPECT_EQ(error_of([] { parse_part_text("draft 4"); }), "'4' is not an option; options are written name=value");
+  EXPECT_EQ(error_of([] { parse_part_text("draft =4"); }), "'=4' is not an option; options are written name=value");
   EXPECT_EQ(error_of([] { parse_part_text("draft a=1 a=2"); }), "option 'a' is given twice");
   EXPECT_EQ(error_of([] { parse_part_text("draft a=\"x"); }), "a \" is not closed in: draft a=\"x");
   EXPECT_EQ(error_of([] { parse_part_text(" "); }), "a plugin's name is missing");
@@ -48,8 +48,7 @@ TEST(FindPart, ByNameOrByFile) {
 
 TEST(FindPart, MistakesNamePluginOrOption) {
   EXPECT_THAT(error_of([] { find("lookbak"); }), AllOf(HasSubstr("lookbak"), HasSubstr("did you mean 'lookback'?")));
-  EXPECT_EQ(error_of([] { find("toy_scheduler"); }),
-            "proposer is to be a proposer, but 'toy_scheduler' is a scheduler");
+  EXPECT_EQ(error_of([] { find("toy_scheduler"); }), "proposer must be a proposer, but 'toy_scheduler' is a scheduler");
   EXPECT_THAT(error_of([] { find("lookback max_tokens=99"); }),
               HasSubstr("option 'max_tokens' of proposer 'lookback' is 99"));
   EXPECT_THAT(error_of([] { find("lookback max_token=9"); }), HasSubstr("did you mean 'max_tokens'?"));

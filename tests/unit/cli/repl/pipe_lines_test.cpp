@@ -64,7 +64,7 @@ TEST(PipeLines, MayBeLong) {
 TEST(PipeLines, ThatNeverEndAreAnErrorAndTheNextIsRead) {
   const Pipe pipe(std::string(40'000'000, 'x') + "\nnext\n");
   PipeLines lines(pipe.out());
-  EXPECT_EQ(error_of([&] { lines.read(""); }), "is longer than 16 MiB; no model takes that as a prompt");
+  EXPECT_EQ(error_of([&] { lines.read(""); }), "is longer than 16 MiB; no model accepts such a long prompt");
   EXPECT_EQ(lines.where(), "line 1: ");
   EXPECT_EQ(lines.read("")->text, "next");
   EXPECT_EQ(lines.where(), "line 2: ");

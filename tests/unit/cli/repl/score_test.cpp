@@ -30,10 +30,10 @@ TEST(ParseScore, ABackslashMakesABarText) {
 
 TEST(ParseScore, MistakesAreTold) {
   EXPECT_EQ(error_of([] { parse_score("no bar"); }),
-            "/score takes two texts with a bar between them, as in: /score The sky is | blue");
+            "/score needs two texts with a bar between them, as in: /score The sky is | blue");
   EXPECT_EQ(error_of([] { parse_score(R"(a \| b)"); }),
-            "/score takes two texts with a bar between them, as in: /score The sky is | blue");
-  EXPECT_EQ(error_of([] { parse_score("a |"); }), "/score: there is nothing to score behind the bar");
+            "/score needs two texts with a bar between them, as in: /score The sky is | blue");
+  EXPECT_EQ(error_of([] { parse_score("a |"); }), "/score: there is nothing to score after the bar");
 }
 
 class ScoreOfDemo : public testing::Test {
