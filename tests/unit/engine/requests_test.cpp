@@ -1,5 +1,5 @@
 // Requests as a server needs them: bounds on what waits, deadlines, aborts, draining, health.
-// Covers: runtime/engine/{arrivals,inbox,live_requests,submit}
+// Covers: runtime/engine/{arrivals,inbox,live_requests}
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
