@@ -13,8 +13,8 @@ build=$1 out=$2
 rm -rf "$out"
 mkdir -p "$out/lib" "$out/tests"
 cp "$build/mortise" "$build"/*.so "$out/"
-for test in plugins/kernels/cuda/kernels_cuda_test plugins/devices/cuda/cuda_device_test \
-            plugins/attention/span_cuda/span_cuda_test plugins/attention/paged_cuda/paged_cuda_test \
+for test in plugins/kernels/cuda/kernels_cuda_test plugins/kernels/cuda/kernels_cuda_span_test \
+            plugins/devices/cuda/cuda_device_test plugins/attention/span_cuda/span_cuda_test plugins/attention/paged_cuda/paged_cuda_test \
             plugins/attention/cascade_cuda/cascade_cuda_test \
             property/exactness_test property/nan_test; do
   [ -x "$build/tests/$test" ] && cp "$build/tests/$test" "$out/tests/" || echo "left out, not built: $test" >&2

@@ -6,7 +6,7 @@ set -u
 [ -f "${1:?usage: $0 BUNDLE [PART ...]}/source_folder" ] || { echo "$0: $1 is no bundle; scripts/gpu_bundle.sh makes one" >&2; exit 2; }
 bundle=$(cd "$1" && pwd)
 shift
-tests="kernels_cuda_test cuda_device_test span_cuda_test paged_cuda_test cascade_cuda_test"
+tests="kernels_cuda_test kernels_cuda_span_test cuda_device_test span_cuda_test paged_cuda_test cascade_cuda_test"
 parts=${*:-tests stories exactness}
 out=${OUT:-gpu-suite}
 mkdir -p "$out"

@@ -25,7 +25,7 @@
 // Launches on `stream`, never waits.
 // Errors: cudaGetLastError() of the launch; the caller checks shapes.
 // Sources: online softmax, arXiv:1805.02867; paged KV, arXiv:2309.06180; tiles of FlashAttention-2, arXiv:2307.08691.
-// Oracle: reference/span.hpp, bitwise (tests/plugins/attention/span_cuda/span_test.cpp).
+// Oracle: reference/span.hpp, bitwise (tests/plugins/kernels/cuda/span_test.cpp).
 #pragma once
 
 #include <cuda_runtime.h>
@@ -226,7 +226,7 @@ cudaError_t span_prefill(const SpanArgs& args, const SpanRun* runs, std::int32_t
 // Order: partials of a row from left to right, each operation in f32; columns and rows are independent.
 // Cost: memory bound, reads each partial once. Errors: as above.
 // Source: online softmax, arXiv:1805.02867. Oracle: a fold on the host, bitwise
-// (tests/plugins/attention/span_cuda/merge_test.cpp).
+// (tests/plugins/kernels/cuda/span_merge_test.cpp).
 cudaError_t span_merge(const SpanArgs& args, const SpanMerge* merges, const SpanMergeCounts* counts,
                        std::int32_t num_blocks, cudaStream_t stream);
 
@@ -238,7 +238,7 @@ cudaError_t span_merge(const SpanArgs& args, const SpanMerge* merges, const Span
 // Order: that of kernels/cpu/rows/norm.hpp and rope.hpp: sixteen chains and a tree for the sum, rope without fma.
 // Cost: memory bound, reads q, k and v once. Errors: as above; head_dim is one of kSpanHeadDims.
 // Source: RMS norm, arXiv:1910.07467; rope, arXiv:2104.09864.
-// Oracle: the scalar references of kernels/cpu, bitwise (tests/plugins/attention/span_cuda/append_test.cpp).
+// Oracle: the scalar references of kernels/cpu, bitwise (tests/plugins/kernels/cuda/span_append_test.cpp).
 struct SpanAppend {
   Bf16Bits* q;  // [num_tokens, num_heads, head_dim]; strides are in elements
   std::int64_t q_row_stride, q_head_stride;
