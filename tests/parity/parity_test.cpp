@@ -12,6 +12,7 @@
 #include "golden/golden_model.hpp"
 #include "parity/stack.hpp"
 #include "temp_folder.hpp"
+#include "variables.hpp"
 
 namespace mortise::test {
 namespace {
@@ -140,7 +141,7 @@ TEST_P(Parity, RandomChunksInCompanyGiveTheBitsOfTheWholePromptAlone) {
 }
 
 TEST_P(Parity, EveryInstructionSetAndThreadCountGivesTheSameBits) {
-  unsetenv("MORTISE_ISA");  // it would come before the option
+  set_variable("MORTISE_ISA", std::nullopt);  // it would come before the option
   const std::string best = open(golden_.folder, "f32")->isa();
   const std::vector<std::string> order = {"portable", "avx2", "avx512", "amx"};
   for (const char* dtype : {"f32", "bf16"}) {
@@ -198,7 +199,7 @@ TEST_P(Parity, IntegerWeightsComputeWhatTheyStandFor) {
 }
 
 TEST_P(Parity, IntegerWeightsHaveTheSameBitsInChunksAndOnEveryInstructionSet) {
-  unsetenv("MORTISE_ISA");
+  set_variable("MORTISE_ISA", std::nullopt);
   const std::string best = open(golden_.folder, "f32")->isa();
   for (const IntegerWeights& weights : kIntegerWeights) {
     for (const char* dtype : {"f32", "bf16"}) {

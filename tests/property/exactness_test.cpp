@@ -14,22 +14,13 @@
 #include "mix.hpp"
 #include "random_model.hpp"
 #include "temp_folder.hpp"
+#include "variables.hpp"
 
 namespace mortise::test {
 namespace {
 
 // The mixes are dealt to so many test cases, which ctest runs beside each other.
 constexpr int kShards = 8;
-
-int from_environment(const char* name, int otherwise) {
-  const char* text = std::getenv(name);
-  return text == nullptr ? otherwise : std::atoi(text);
-}
-
-bool from_environment_is(const char* name, std::string_view value) {
-  const char* text = std::getenv(name);
-  return text != nullptr && text == value;
-}
 
 class Exactness : public ::testing::TestWithParam<int> {
  protected:
@@ -97,16 +88,16 @@ class Exactness : public ::testing::TestWithParam<int> {
   };
   Counts counts_;
 
-  static inline const bool cuda_ = from_environment_is("MORTISE_PROPERTY_DEVICE", "cuda");
-  static inline const bool large_ = from_environment("MORTISE_PROPERTY_160M", 0) != 0;
+  static inline const bool cuda_ = variable("MORTISE_PROPERTY_DEVICE") == "cuda";
+  static inline const bool large_ = variable_or("MORTISE_PROPERTY_160M", 0) != 0;
   static inline std::optional<TempFolder> folder_;
   static inline std::vector<RandomModel> models_;
   static inline std::vector<std::filesystem::path> draft_models_;
 };
 
 TEST_P(Exactness, EveryRequestGetsTheBitsThatItGetsAlone) {
-  const int num_mixes = from_environment("MORTISE_PROPERTY_MIXES", 200);
-  const int base_seed = from_environment("MORTISE_PROPERTY_SEED", 1);
+  const int num_mixes = variable_or("MORTISE_PROPERTY_MIXES", 200);
+  const int base_seed = variable_or("MORTISE_PROPERTY_SEED", 1);
   ASSERT_GT(num_mixes, 0) << "MORTISE_PROPERTY_MIXES is no number of mixes";
   const std::vector<std::string> isas = machine_isas(/*fast_only=*/large_);
   for (int mix = GetParam(); mix < num_mixes; mix += kShards) {

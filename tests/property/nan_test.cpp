@@ -14,6 +14,7 @@
 #include "mix.hpp"
 #include "random_model.hpp"
 #include "temp_folder.hpp"
+#include "variables.hpp"
 
 namespace mortise::test {
 namespace {
@@ -21,11 +22,6 @@ namespace {
 constexpr int kShards = 8;  // the mixes are dealt to so many test cases, which ctest runs beside each other
 constexpr std::int32_t kNanToken = 4095;       // the last: the tokenizer has no text for it
 constexpr float kNever = -100, kAlways = 100;  // as a bias
-
-int from_environment(const char* name, int otherwise) {
-  const char* text = std::getenv(name);
-  return text == nullptr ? otherwise : std::atoi(text);
-}
 
 class Nan : public ::testing::TestWithParam<int> {
  protected:
@@ -40,8 +36,7 @@ class Nan : public ::testing::TestWithParam<int> {
     folder_.reset();
   }
 
-  static inline const bool cuda_ = std::getenv("MORTISE_PROPERTY_DEVICE") != nullptr &&
-                                   std::string_view(std::getenv("MORTISE_PROPERTY_DEVICE")) == "cuda";
+  static inline const bool cuda_ = variable("MORTISE_PROPERTY_DEVICE") == "cuda";
   static inline std::optional<TempFolder> folder_;
   static inline std::vector<RandomModel> models_;
   static inline std::vector<std::filesystem::path> draft_models_;
@@ -81,8 +76,8 @@ std::vector<Request> draw_mix(std::mt19937& random, const RandomModel& model, st
 }
 
 TEST_P(Nan, InARequestHarmsNoOtherInAnyMix) {
-  const int num_mixes = from_environment("MORTISE_NAN_MIXES", 100);
-  const int base_seed = from_environment("MORTISE_PROPERTY_SEED", 1);
+  const int num_mixes = variable_or("MORTISE_NAN_MIXES", 100);
+  const int base_seed = variable_or("MORTISE_PROPERTY_SEED", 1);
   const std::vector<std::string> isas = machine_isas(/*fast_only=*/false);
   std::size_t errors = 0, finite = 0, later_errors = 0;
   std::uint64_t preemptions = 0, accepted = 0, drafts = 0, cached = 0;

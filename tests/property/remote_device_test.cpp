@@ -11,6 +11,7 @@
 #include "mix.hpp"
 #include "random_model.hpp"
 #include "temp_folder.hpp"
+#include "variables.hpp"
 
 namespace mortise::test {
 namespace {
@@ -67,7 +68,7 @@ TEST(RemoteDevice, AnAttentionWithoutMultiQueryRowsVerifiesDraftsAsSingleRows) {
 
 // What is said when the demo model's KV cache is to fill a device with so many bytes free; "" if it starts.
 std::string failure_with(std::uint64_t free_bytes) {
-  setenv("MORTISE_REMOTE_FREE", std::to_string(free_bytes).c_str(), 1);
+  const ScopedVariable free("MORTISE_REMOTE_FREE", std::to_string(free_bytes));
   RunConfig config;
   config.device = "remote";
   config.kv_memory = "auto";
@@ -77,7 +78,6 @@ std::string failure_with(std::uint64_t free_bytes) {
   } catch (const std::exception& exception) {
     text = exception.what();
   }
-  unsetenv("MORTISE_REMOTE_FREE");
   return text;
 }
 

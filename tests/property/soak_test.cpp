@@ -14,6 +14,7 @@
 #include "mix.hpp"
 #include "random_model.hpp"
 #include "temp_folder.hpp"
+#include "variables.hpp"
 
 namespace mortise::test {
 namespace {
@@ -69,8 +70,7 @@ constexpr bool kMemoryIsOurs = true;
 #endif
 
 TEST(Soak, ManyRequestsAndAbortsLoseNoBlockAndNoMemory) {
-  const char* wanted = std::getenv("MORTISE_SOAK_REQUESTS");
-  const int num_requests = wanted == nullptr ? 20000 : std::atoi(wanted);
+  const int num_requests = variable_or("MORTISE_SOAK_REQUESTS", 20000);
   ASSERT_GT(num_requests, kWarmUp);
   const TempFolder folder;
   const RandomModel model = write_random_models(folder.path()).front();

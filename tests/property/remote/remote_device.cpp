@@ -10,6 +10,7 @@
 #include "mortise/ext/parallel.h"
 #include "mortise/plugin.hpp"
 #include "queue.hpp"
+#include "variables.hpp"
 
 // plugins/devices/cpu/plugin.cpp is compiled in with its entry renamed.
 MORTISE_EXTERN_C const mortise_module* mortise_cpu_entry();
@@ -128,9 +129,7 @@ mortise_status describe(mortise_device* device, mortise_device_info* info) {
 // MORTISE_REMOTE_FREE: how many bytes are free, for tests of what is said when memory is short.
 mortise_status memory_info(mortise_device* device, uint64_t* free_bytes, uint64_t* total_bytes) {
   const mortise_status status = cpu().memory_info(device, free_bytes, total_bytes);
-  if (const char* wanted = std::getenv("MORTISE_REMOTE_FREE"); wanted != nullptr) {
-    *free_bytes = std::strtoull(wanted, nullptr, 10);
-  }
+  if (const auto wanted = test::variable("MORTISE_REMOTE_FREE")) *free_bytes = std::stoull(*wanted);
   return status;
 }
 

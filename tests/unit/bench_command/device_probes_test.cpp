@@ -6,6 +6,7 @@
 
 #include "bench_command/scenarios.hpp"
 #include "test_support.hpp"
+#include "variables.hpp"
 
 namespace mortise::bench {
 namespace {
@@ -20,9 +21,9 @@ class BenchDeviceProbes : public testing::Test {
  protected:
   void SetUp() override {
     const std::string path = MORTISE_BINARY_DIR ":" MORTISE_BINARY_DIR "/tests/property/remote";
-    setenv("MORTISE_PLUGIN_PATH", path.c_str(), 1);
+    test::set_variable("MORTISE_PLUGIN_PATH", path);
   }
-  void TearDown() override { unsetenv("MORTISE_PLUGIN_PATH"); }
+  void TearDown() override { test::set_variable("MORTISE_PLUGIN_PATH", std::nullopt); }
 
   // The random weights of `tiny` on that device; `options` of the model.
   SubjectChoice tiny_on(const std::string& device, const std::string& options = "") {

@@ -4,6 +4,8 @@
 
 #include <cstdlib>
 
+#include "variables.hpp"
+
 namespace mortise::conformance {
 
 using testing::HasSubstr;
@@ -37,7 +39,7 @@ std::string name_of(const testing::TestParamInfo<Broken>& info) {
 
 // Cases of attentions and models need a device.
 void InAnInstance::SetUpTestSuite() {
-  ::setenv("MORTISE_PLUGIN_PATH", MORTISE_BINARY_DIR, 1);
+  test::set_variable("MORTISE_PLUGIN_PATH", MORTISE_BINARY_DIR);
 }
 
 TEST_P(InAnInstance, IsFoundByItsCase) {

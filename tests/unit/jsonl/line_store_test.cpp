@@ -12,6 +12,7 @@
 
 #include "error.hpp"
 #include "temp_folder.hpp"
+#include "variables.hpp"
 
 namespace mortise {
 namespace {
@@ -30,15 +31,9 @@ TEST(LineStore, GivesBackEachTextInAnyOrder) {
   EXPECT_EQ(store.read(1), "");
 }
 
-class TmpDir {
- public:
-  explicit TmpDir(const std::filesystem::path& folder) { ::setenv("TMPDIR", folder.c_str(), 1); }
-  ~TmpDir() { ::unsetenv("TMPDIR"); }
-};
-
 TEST(LineStore, LeavesNoFileBehind) {
   const test::TempFolder folder;
-  const TmpDir used(folder.path());
+  const test::ScopedVariable used("TMPDIR", folder.path().string());
   LineStore store;
   store.add("text");
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
@@ -46,7 +41,7 @@ TEST(LineStore, LeavesNoFileBehind) {
 
 TEST(LineStore, AFolderThatIsNotThereIsAnError) {
   const test::TempFolder folder;
-  const TmpDir used(folder.path() / "missing");
+  const test::ScopedVariable used("TMPDIR", (folder.path() / "missing").string());
   try {
     LineStore();
     FAIL() << "no error";

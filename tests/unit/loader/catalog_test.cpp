@@ -1,6 +1,7 @@
 #include "loader/catalog.hpp"
 
 #include "test_support.hpp"
+#include "variables.hpp"
 
 namespace mortise {
 namespace {
@@ -107,9 +108,8 @@ TEST(Catalog, ListsAllFilesAndThoseRefused) {
 }
 
 TEST(Catalog, TheVariableComesBeforeTheExecutablesFolder) {
-  ::setenv("MORTISE_PLUGIN_PATH", "/a::/b/c", 1);
+  const test::ScopedVariable path("MORTISE_PLUGIN_PATH", "/a::/b/c");
   const PluginCatalog catalog = PluginCatalog::standard();
-  ::unsetenv("MORTISE_PLUGIN_PATH");
   EXPECT_THAT(catalog.folders(), testing::ElementsAre("/a", "/b/c", executable_folder()));
 }
 

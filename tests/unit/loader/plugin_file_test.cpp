@@ -8,6 +8,7 @@
 #include <map>
 
 #include "test_support.hpp"
+#include "variables.hpp"
 
 namespace mortise {
 namespace {
@@ -175,12 +176,12 @@ TEST(PluginFile, AFileThatChangedUnderItsNameIsANewPluginBesideTheOld) {
 
 TEST(PluginFile, NoCopyIsLeftBehind) {
   const TempFolder dir;
-  ::setenv("TMPDIR", dir.path().c_str(), 1);
+  test::set_variable("TMPDIR", dir.path().string());
   write_bytes(dir.path() / "source.bin", read_bytes(good("twin-left")));
   load_plugin_file(good("twin-right"));
   fs::rename(dir.path() / "source.bin", dir.path() / "twin.so");
   load_plugin_file(dir.path() / "twin.so");
-  ::unsetenv("TMPDIR");
+  test::set_variable("TMPDIR", std::nullopt);
   int files = 0;
   for (const auto& entry : fs::directory_iterator(dir.path())) files += entry.path().extension() == ".so" ? 1 : 0;
   EXPECT_EQ(files, 1);  // 2: the private copy stayed
@@ -192,9 +193,9 @@ TEST(PluginFile, CopiesAreKeptWhereTheVariableSays) {
   auto bytes = read_bytes(good("lively"));
   bytes.push_back('\0');  // other bytes, so a new image
   write_bytes(dir.path() / "padded.so", bytes);
-  ::setenv("MORTISE_PLUGIN_COPIES", copies.path().c_str(), 1);
+  test::set_variable("MORTISE_PLUGIN_COPIES", copies.path().string());
   load_plugin_file(dir.path() / "padded.so");
-  ::unsetenv("MORTISE_PLUGIN_COPIES");
+  test::set_variable("MORTISE_PLUGIN_COPIES", std::nullopt);
   ASSERT_FALSE(fs::is_empty(copies.path()));
   EXPECT_EQ(read_bytes(fs::directory_iterator(copies.path())->path()), bytes);
 }
@@ -204,9 +205,9 @@ TEST(PluginFile, AFolderThatCannotBeWrittenIsNamed) {
   auto bytes = read_bytes(good("lively"));
   bytes.insert(bytes.end(), 2, '\0');
   write_bytes(dir.path() / "padded.so", bytes);
-  ::setenv("TMPDIR", (dir.path() / "missing").c_str(), 1);
+  test::set_variable("TMPDIR", (dir.path() / "missing").string());
   const std::string text = refusal(dir.path() / "padded.so");
-  ::unsetenv("TMPDIR");
+  test::set_variable("TMPDIR", std::nullopt);
   EXPECT_THAT(text, AllOf(HasSubstr("cannot make a private copy in"), HasSubstr("MORTISE_PLUGIN_COPIES")));
 }
 

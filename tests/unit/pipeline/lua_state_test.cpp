@@ -2,6 +2,7 @@
 #include "pipeline/lua_state.hpp"
 
 #include "lua_fixture.hpp"
+#include "variables.hpp"
 
 namespace mortise {
 namespace {
@@ -74,9 +75,8 @@ TEST_F(LuaStateTest, NothingThatActsIsThere) {
 TEST_F(LuaStateTest, WhatComputesIsThere) {
   EXPECT_EQ(run("return math.max(1, 2) + #table.concat({ 'a', 'b' }) + utf8.len('ä') + #('x'):rep(3)"), 8);
   EXPECT_EQ(run("return type(os.time()) .. type(os.clock()) .. type(os.date())"), "numbernumberstring");
-  ::setenv("MORTISE_TEST_VARIABLE", "yes", 1);
+  const test::ScopedVariable set("MORTISE_TEST_VARIABLE", "yes");
   EXPECT_EQ(run("return os.getenv('MORTISE_TEST_VARIABLE')"), "yes");
-  ::unsetenv("MORTISE_TEST_VARIABLE");
 }
 
 TEST_F(LuaStateTest, LoadTakesTextOnly) {

@@ -4,6 +4,8 @@
 
 #include <map>
 
+#include "variables.hpp"
+
 namespace mortise::environment {
 namespace {
 
@@ -11,24 +13,14 @@ namespace {
 class EnvironmentTest : public testing::Test {
  protected:
   void set(const char* variable, const char* value) {
-    if (!before_.contains(variable)) {
-      const char* const old = std::getenv(variable);
-      before_[variable] = old == nullptr ? std::nullopt : std::optional<std::string>(old);
-    }
-    put(variable, value);
+    before_.try_emplace(variable, test::variable(variable));
+    test::set_variable(variable, value == nullptr ? std::nullopt : std::optional<std::string>(value));
   }
   void TearDown() override {
-    for (const auto& [variable, value] : before_) put(variable.c_str(), value ? value->c_str() : nullptr);
+    for (const auto& [variable, value] : before_) test::set_variable(variable.c_str(), value);
   }
 
  private:
-  static void put(const char* variable, const char* value) {
-    if (value == nullptr) {
-      ::unsetenv(variable);
-    } else {
-      ::setenv(variable, value, /*overwrite=*/1);
-    }
-  }
   std::map<std::string, std::optional<std::string>> before_;
 };
 

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "error.hpp"
+#include "variables.hpp"
 
 namespace mortise {
 namespace {
@@ -88,8 +89,7 @@ TEST(MakeChoiceTrie, TheTextBehindThePromptIsTheChoiceToTheByte) {
 
 // Vocabularies as published; they are too large to be committed (../shared/data/README.md says where they are from).
 TEST(MakeChoiceTrie, TheTextIsTheChoiceWithRealVocabularies) {
-  const char* const given = std::getenv("MORTISE_TEST_DATA");
-  const std::filesystem::path data = given != nullptr ? given : MORTISE_SOURCE_DIR "/../shared/data";
+  const std::filesystem::path data = test::variable("MORTISE_TEST_DATA").value_or(MORTISE_SOURCE_DIR "/../shared/data");
   if (!std::filesystem::exists(data / "tokenizers")) {
     GTEST_SKIP() << data << " has no tokenizers; MORTISE_TEST_DATA names the folder";
   }

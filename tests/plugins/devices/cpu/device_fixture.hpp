@@ -10,6 +10,7 @@
 #include "loader/option_reader.hpp"
 #include "mortise/ext/parallel.h"
 #include "mortise/plugin.hpp"
+#include "variables.hpp"
 
 namespace mortise::cpu {
 
@@ -29,7 +30,7 @@ inline mortise_status create_device(const std::string& options, void** instance,
 class Device {
  public:
   explicit Device(const std::string& options) : error(make_error()) {
-    unsetenv("MORTISE_ISA");  // these tests choose for themselves
+    test::set_variable("MORTISE_ISA", std::nullopt);  // these tests choose for themselves
     void* instance = nullptr;
     EXPECT_EQ(create_device(options, &instance, &error), MORTISE_OK) << error.message;
     device_ = static_cast<mortise_device*>(instance);

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "device_fixture.hpp"
+#include "variables.hpp"
 
 namespace mortise::cpu {
 namespace {
@@ -71,12 +72,12 @@ TEST(CpuDevice, TakesTheBestInstructionSetAndAllProcessorsByDefault) {
 }
 
 TEST(CpuDevice, TheEnvironmentVariableBeatsTheOption) {
-  setenv("MORTISE_ISA", "portable", 1);
+  test::set_variable("MORTISE_ISA", "portable");
   void* instance = nullptr;
   mortise_error error = make_error();
   const std::string best = isa_name(available_isas().back());
   ASSERT_EQ(create_device(R"({"threads": 1, "isa": ")" + best + "\"}", &instance, &error), MORTISE_OK);
-  unsetenv("MORTISE_ISA");
+  test::set_variable("MORTISE_ISA", std::nullopt);
   auto* device = static_cast<mortise_device*>(instance);
   const auto& table = *static_cast<const mortise_device_table*>(cpu_component().table);
   auto info = sized<mortise_device_info>();
@@ -90,15 +91,15 @@ TEST(CpuDevice, AnInstructionSetThatTheMachineLacksIsRefusedWithWhatThereIs) {
   if (missing == nullptr) GTEST_SKIP() << "this machine has all of them";
   void* instance = nullptr;
   mortise_error error = make_error();
-  unsetenv("MORTISE_ISA");
+  test::set_variable("MORTISE_ISA", std::nullopt);
   EXPECT_EQ(create_device(R"({"isa": ")" + std::string(missing) + "\"}", &instance, &error),
             MORTISE_FAILED_PRECONDITION);
   EXPECT_STREQ(error.where, "isa");
   EXPECT_NE(std::string(error.message).find("it has portable"), std::string::npos) << error.message;
-  setenv("MORTISE_ISA", missing, 1);
+  test::set_variable("MORTISE_ISA", missing);
   EXPECT_EQ(create_device("{}", &instance, &error), MORTISE_FAILED_PRECONDITION);
   EXPECT_STREQ(error.where, "MORTISE_ISA");
-  unsetenv("MORTISE_ISA");
+  test::set_variable("MORTISE_ISA", std::nullopt);
 }
 
 TEST(CpuDevice, MemoryIsZeroAndAligned) {

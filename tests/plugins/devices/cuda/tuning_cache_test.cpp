@@ -13,6 +13,7 @@
 
 #include "mortise/plugin.hpp"
 #include "temp_folder.hpp"
+#include "variables.hpp"
 
 namespace mortise::cuda {
 namespace {
@@ -23,24 +24,17 @@ const AlgorithmChoice kChoice = LtConfig{66, 10, 35, 1, 0, 0, 3, 0, 2};
 class TuningCacheTest : public testing::Test {
  protected:
   TuningCacheTest() {
-    set("XDG_CACHE_HOME", nullptr);
-    set("HOME", home_.path().c_str());
+    test::set_variable("XDG_CACHE_HOME", std::nullopt);
+    test::set_variable("HOME", home_.path().string());
     host_.log = [](const mortise_host* host, int32_t, mortise_string_view text) {
       static_cast<const Host*>(host)->lines.emplace_back(view(text));
     };
   }
   ~TuningCacheTest() override {
-    set("XDG_CACHE_HOME", cache_before_ ? cache_before_->c_str() : nullptr);
-    set("HOME", home_before_ ? home_before_->c_str() : nullptr);
+    test::set_variable("XDG_CACHE_HOME", cache_before_);
+    test::set_variable("HOME", home_before_);
   }
 
-  static void set(const char* name, const char* value) {
-    value == nullptr ? ::unsetenv(name) : ::setenv(name, value, 1);
-  }
-  static std::optional<std::string> value_of(const char* name) {
-    const char* value = ::getenv(name);
-    return value == nullptr ? std::nullopt : std::optional<std::string>(value);
-  }
   // What a start finds.
   std::optional<AlgorithmChoice> found(const TuningOption& option, const std::filesystem::path& checkpoint = {}) {
     TuningCache cache(key_, option, &host_);
@@ -57,7 +51,8 @@ class TuningCacheTest : public testing::Test {
   struct Host : mortise_host {
     mutable std::vector<std::string> lines;
   };
-  const std::optional<std::string> cache_before_ = value_of("XDG_CACHE_HOME"), home_before_ = value_of("HOME");
+  const std::optional<std::string> cache_before_ = test::variable("XDG_CACHE_HOME"),
+                                   home_before_ = test::variable("HOME");
   const test::TempFolder home_, checkpoint_, folder_;
   const TuningKey key_ = {"NVIDIA H200", 13000, 130100};
   Host host_{};
@@ -74,7 +69,7 @@ TEST_F(TuningCacheTest, AChoiceIsFoundAtTheNextStart) {
 TEST_F(TuningCacheTest, AnotherHomeFindsItBesideTheCheckpoint) {
   keep({}, checkpoint_.path());
   const test::TempFolder another;
-  set("HOME", another.path().c_str());
+  test::set_variable("HOME", another.path().string());
   EXPECT_EQ(found({}), std::nullopt);
   EXPECT_EQ(found({}, checkpoint_.path()), kChoice);
 }
@@ -87,7 +82,7 @@ TEST_F(TuningCacheTest, AFolderThatTheOptionNamesIsTheOnlyPlace) {
 }
 
 TEST_F(TuningCacheTest, WithoutAFolderItIsToldOnceWhatKeepsThem) {
-  set("HOME", nullptr);
+  test::set_variable("HOME", std::nullopt);
   {
     TuningCache cache(key_, {}, &host_);
     EXPECT_TRUE(host_.lines.empty());  // nothing is lost yet
@@ -100,7 +95,7 @@ TEST_F(TuningCacheTest, WithoutAFolderItIsToldOnceWhatKeepsThem) {
 }
 
 TEST_F(TuningCacheTest, WithoutAHomeTheCheckpointsFolderIsEnough) {
-  set("HOME", nullptr);
+  test::set_variable("HOME", std::nullopt);
   keep({}, checkpoint_.path());
   EXPECT_EQ(found({}, checkpoint_.path()), kChoice);
   EXPECT_TRUE(host_.lines.empty());

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "test_support.hpp"
+#include "variables.hpp"
 
 namespace mortise {
 namespace {
@@ -115,18 +116,16 @@ TEST(HistoryFile, WhatCannotBeWrittenIsAnError) {
 }
 
 TEST(HistoryFile, LiesWhereTheEnvironmentSays) {
-  const auto path_for = [](const char* state, const char* home) {
-    state == nullptr ? ::unsetenv("XDG_STATE_HOME") : ::setenv("XDG_STATE_HOME", state, 1);
-    home == nullptr ? ::unsetenv("HOME") : ::setenv("HOME", home, 1);
+  const auto path_for = [](const std::optional<std::string>& state, const std::optional<std::string>& home) {
+    const test::ScopedVariable state_home("XDG_STATE_HOME", state);
+    const test::ScopedVariable own_home("HOME", home);
     return HistoryFile::standard_path();
   };
-  const std::string home = ::getenv("HOME") == nullptr ? "/" : ::getenv("HOME");
   EXPECT_EQ(path_for("/state", "/home/me"), "/state/mortise/history");
-  EXPECT_EQ(path_for(nullptr, "/home/me"), "/home/me/.local/state/mortise/history");
+  EXPECT_EQ(path_for(std::nullopt, "/home/me"), "/home/me/.local/state/mortise/history");
   EXPECT_EQ(path_for("", "/home/me"), "/home/me/.local/state/mortise/history");
   EXPECT_EQ(path_for("relative", "/home/me"), "/home/me/.local/state/mortise/history");  // XDG: to be ignored
-  EXPECT_EQ(path_for(nullptr, nullptr), std::nullopt);
-  ::setenv("HOME", home.c_str(), 1);
+  EXPECT_EQ(path_for(std::nullopt, std::nullopt), std::nullopt);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include "cli/repl/state.hpp"
 #include "test_support.hpp"
+#include "variables.hpp"
 
 namespace mortise {
 namespace {
@@ -148,12 +149,10 @@ TEST(Suggest, Files) {
 TEST(Suggest, FilesOfTheHomeFolder) {
   const TempFolder dir;
   test::write_text(dir.path() / "mine.json", "");
-  const std::string home = ::getenv("HOME") == nullptr ? "/" : ::getenv("HOME");
-  ::setenv("HOME", dir.path().c_str(), 1);
+  const test::ScopedVariable home("HOME", dir.path().string());
   EXPECT_THAT(offered("/load ~/mi"), ElementsAre("~/mine.json"));
   EXPECT_EQ(expand_home("~/mine.json"), (dir.path() / "mine.json").string());
   EXPECT_EQ(expand_home("a~/b"), "a~/b");
-  ::setenv("HOME", home.c_str(), 1);
 }
 
 TEST(Suggestions, CommonPrefixEndsWithAWholeCharacter) {
@@ -164,7 +163,7 @@ TEST(Suggestions, CommonPrefixEndsWithAWholeCharacter) {
 }
 
 TEST(CommandWords, OfInstalledProposersComeFromTheirSchemas) {
-  ::setenv("MORTISE_PLUGIN_PATH", LOOKBACK_DIR, 1);
+  const test::ScopedVariable folder("MORTISE_PLUGIN_PATH", LOOKBACK_DIR);
   const Words words = command_words();
   const auto texts = [&](const std::string& before) {
     std::vector<std::string> found;
@@ -178,7 +177,6 @@ TEST(CommandWords, OfInstalledProposersComeFromTheirSchemas) {
   EXPECT_THAT(texts("/plugins look"), ElementsAre("lookback"));
   EXPECT_THAT(texts("/swap proposer lookback {occurrence = "), ElementsAre("\"first\"", "\"latest\""));
   EXPECT_THAT(texts("/swap kv_cache {dt"), ElementsAre("dtype = "));
-  ::unsetenv("MORTISE_PLUGIN_PATH");
 }
 
 }  // namespace
