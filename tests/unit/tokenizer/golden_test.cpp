@@ -1,7 +1,7 @@
 // Ids and texts against the `tokenizers` package, as committed in tests/golden/tokenizer.
 // Covers: runtime/tokenizer/{tokenizer,tokenizer_parts}
 // Covers: runtime/tokenizer/added_tokens/{added_token_matcher,added_tokens}
-// Covers: runtime/tokenizer/characters/character_sets runtime/tokenizer/decoder/{decoder,decoder_steps}
+// Covers: runtime/tokenizer/characters/character_sets
 // Covers: runtime/tokenizer/model/{bpe,model,vocabulary} runtime/tokenizer/normalizer/{normalizer,working_text}
 // Covers: runtime/tokenizer/post_processor/post_processor
 // Covers: runtime/tokenizer/pre_tokenizer/{piece_rewriters,pre_tokenizer,split}
