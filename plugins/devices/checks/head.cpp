@@ -26,7 +26,7 @@ void check_head_reduce(const mortise_head_reduce_args& args, std::int32_t slice)
   if (args.logits->shape[1] > INT_MAX - args.vocab_begin) {
     invalid(kReduce, "logits are " + matrix_text(*args.logits) + "; token ids are int32");
   }
-  if ((args.max == nullptr) != (args.sum == nullptr)) invalid(kReduce, "max and sum go together");
+  if ((args.max == nullptr) != (args.sum == nullptr)) invalid(kReduce, "max and sum must be given together");
   if (args.lse != nullptr && args.max == nullptr) invalid(kReduce, "lse needs max and sum");
   if (args.target_logits != nullptr && args.targets == nullptr) invalid(kReduce, "target_logits needs targets");
   if (args.ranks != nullptr && args.target_logits == nullptr) invalid(kReduce, "ranks need targets and target_logits");

@@ -12,7 +12,8 @@ void check_moved_rows(const mortise_tensor* x, const std::int32_t* rows, const m
   check_matrix(x, where, "x");
   check_matrix(out, where, "out");
   if (x->dtype != out->dtype || x->shape[1] != out->shape[1]) {
-    invalid(where, "x is " + matrix_text(*x) + ", out is " + matrix_text(*out) + "; rows must be alike");
+    invalid(where,
+            "x is " + matrix_text(*x) + ", out is " + matrix_text(*out) + "; rows must have the same type and length");
   }
   if (counted->shape[0] > 0 && rows == nullptr) invalid(where, "rows is missing");
 }

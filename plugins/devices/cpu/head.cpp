@@ -67,7 +67,7 @@ void check_edits(const mortise_sample_args& args, const Matrix& logits) {
     for (std::int32_t i = begin; i < begin + count; ++i) {
       const std::int32_t token = args.edits[i].token;
       if (token >= 0 && static_cast<std::size_t>(token) < logits.columns) continue;
-      invalid(kSample, "edits[" + std::to_string(i) + "] of row " + std::to_string(r) + " is of token " +
+      invalid(kSample, "edits[" + std::to_string(i) + "] of row " + std::to_string(r) + " is for token " +
                            std::to_string(token) + "; expected one below " + std::to_string(logits.columns));
     }
   }

@@ -150,7 +150,7 @@ void copy_vector(mortise_device& device, const std::vector<SourceTensor>& tensor
 mortise_weight describe_weight(const mortise_weight_source& source, const std::vector<SourceTensor>& tensors) {
   constexpr int32_t kMatrixUses = MORTISE_WEIGHT_LINEAR | MORTISE_WEIGHT_EMBEDDING;
   if (source.use != MORTISE_WEIGHT_VECTOR && ((source.use & kMatrixUses) == 0 || (source.use & ~kMatrixUses) != 0)) {
-    invalid(kPrepareWeight, "use " + std::to_string(source.use) + " is none of linear, embedding, both, or vector");
+    invalid(kPrepareWeight, "use is " + std::to_string(source.use) + "; expected linear, embedding, both, or vector");
   }
   if (source.dtype != MORTISE_BF16 && source.dtype != MORTISE_F32) {
     invalid(kPrepareWeight, "dtype code " + std::to_string(source.dtype) + "; expected bf16 or f32");

@@ -47,7 +47,7 @@ float widen_f16(std::uint16_t h) {
 void check_source(const mortise_weight_source& source) {
   constexpr int32_t kMatrixUses = MORTISE_WEIGHT_LINEAR | MORTISE_WEIGHT_EMBEDDING;
   if (source.use != MORTISE_WEIGHT_VECTOR && ((source.use & kMatrixUses) == 0 || (source.use & ~kMatrixUses) != 0)) {
-    invalid(kWhere, "use " + std::to_string(source.use) + " is none of linear, embedding, both, or vector");
+    invalid(kWhere, "use is " + std::to_string(source.use) + "; expected linear, embedding, both, or vector");
   }
   if (source.dtype == MORTISE_F32) {
     throw Failure(MORTISE_UNIMPLEMENTED, kWhere,

@@ -1,52 +1,9 @@
 // Quantised weights through the device: the reference's bits, whether made from float parts or handed in quantised.
-// Covers: plugins/devices/checks/{quantized,weight} plugins/devices/cpu/source_rows
-#include "device_fixture.hpp"
-#include "kernels/cpu/reference/linear_int.hpp"
+// Covers: plugins/devices/cpu/source_rows
+#include "quantized_sources.hpp"
 
 namespace mortise::cpu {
 namespace {
-
-// A quantised matrix as a checkpoint would hand it in.
-struct Source {
-  reference::IntWeight weight;
-  mortise_quantized_matrix matrix = sized<mortise_quantized_matrix>();
-
-  Source(std::mt19937& rng, std::size_t n, std::size_t k, int bits, std::size_t group, bool with_order) {
-    weight = reference::quantize_weights(random_values<float>(rng, n * k), n, k, bits, group);
-    for (auto& zero : weight.zeros) zero = static_cast<std::uint8_t>(rng() % (1u << bits));
-    if (with_order) {
-      for (std::size_t j = 0; j < k; ++j) weight.order.push_back(static_cast<std::int32_t>((j * 7 + 3) % k));
-      matrix.order = weight.order.data();
-    }
-    matrix.n = static_cast<int64_t>(n);
-    matrix.k = static_cast<int64_t>(k);
-    matrix.bits = bits;
-    matrix.group_size = static_cast<int32_t>(group);
-    matrix.context = this;
-    matrix.read = [](void* context, int64_t n0, int64_t n1, uint8_t* values, float* scales, uint8_t* zeros) {
-      const reference::IntWeight& w = static_cast<const Source*>(context)->weight;
-      const auto groups = static_cast<int64_t>(w.scales.size() / w.n), columns = static_cast<int64_t>(w.k);
-      std::copy(&w.values[0] + n0 * columns, &w.values[0] + n1 * columns, values);
-      std::copy(&w.scales[0] + n0 * groups, &w.scales[0] + n1 * groups, scales);
-      std::copy(&w.zeros[0] + n0 * groups, &w.zeros[0] + n1 * groups, zeros);
-    };
-  }
-  Source(const Source&) = delete;
-};
-
-mortise_status prepare(Device& device, mortise_weight_source source, mortise_weight** weight) {
-  return device.table().prepare_weight(device.get(), &source, weight, &device.error);
-}
-
-mortise_weight_source source_of(int32_t dtype, int bits, std::size_t group, std::size_t parts) {
-  auto source = sized<mortise_weight_source>();
-  source.use = MORTISE_WEIGHT_LINEAR;
-  source.dtype = dtype;
-  source.bits = bits;
-  source.group_size = static_cast<int32_t>(group);
-  source.num_parts = static_cast<int32_t>(parts);
-  return source;
-}
 
 class IntWeights : public OnEachDevice {
  protected:
@@ -122,56 +79,6 @@ TEST_P(IntWeights, QuantizedPartsAreMultipliedAsTheyCome) {
   }
 }
 MORTISE_ON_EACH_DEVICE(IntWeights);
-
-class MistakesInIntWeights : public OneDevice {
- protected:
-  mortise_status prepare_float(int32_t use, int bits, int32_t group, std::size_t k) {
-    const std::vector<float> w(2 * k, 1.0f);
-    const mortise_tensor part = matrix(w, 2, k);
-    const mortise_tensor* pointer = &part;
-    mortise_weight_source source = source_of(MORTISE_F32, bits, 0, 1);
-    source.use = use;
-    source.group_size = group;
-    source.parts = &pointer;
-    mortise_weight* weight = nullptr;
-    const mortise_status status = prepare(device_, source, &weight);
-    if (status == MORTISE_OK) table().free_weight(device_.get(), weight);
-    return status;
-  }
-};
-
-TEST_F(MistakesInIntWeights, OtherBitsGroupsAndUsesAreRefused) {
-  EXPECT_EQ(prepare_float(MORTISE_WEIGHT_LINEAR, 8, 0, 100), MORTISE_OK);
-  EXPECT_EQ(prepare_float(MORTISE_WEIGHT_LINEAR, 4, 1000, 100), MORTISE_OK);  // longer than a row: a row
-  expect_invalid(prepare_float(MORTISE_WEIGHT_LINEAR, 3, 0, 100), "3 bits in groups of 0; expected 4 or 8 bits");
-  expect_invalid(prepare_float(MORTISE_WEIGHT_LINEAR, 4, 48, 100), "4 bits in groups of 48; expected 4 or 8 bits");
-  expect_invalid(prepare_float(MORTISE_WEIGHT_LINEAR, 4, -1, 100), "4 bits in groups of -1; expected 4 or 8 bits");
-  expect_invalid(prepare_float(MORTISE_WEIGHT_LINEAR | MORTISE_WEIGHT_EMBEDDING, 8, 0, 100), "expected linear");
-  expect_invalid(prepare_float(MORTISE_WEIGHT_LINEAR, 8, 0, 40000), "at most 32768 sum without overflow");
-}
-
-TEST_F(MistakesInIntWeights, PartsThatAreQuantizedDifferentlyAreRefused) {
-  std::mt19937 rng(3);
-  const Source a(rng, 8, 128, 4, 32, false), b(rng, 8, 128, 4, 64, false), c(rng, 8, 128, 4, 32, true);
-  for (const Source* other : {&b, &c}) {
-    const mortise_quantized_matrix* parts[] = {&a.matrix, &other->matrix};
-    mortise_weight_source source = source_of(MORTISE_F32, 4, 32, 2);
-    source.quantized = parts;
-    mortise_weight* weight = nullptr;
-    expect_invalid(prepare(device_, source, &weight), "quantised part 1");
-  }
-}
-
-TEST_F(MistakesInIntWeights, AnOrderThatIsNoPermutationIsRefused) {
-  std::mt19937 rng(4);
-  Source a(rng, 8, 128, 4, 32, true);
-  a.weight.order[5] = a.weight.order[4];
-  const mortise_quantized_matrix* part = &a.matrix;
-  mortise_weight_source source = source_of(MORTISE_F32, 4, 32, 1);
-  source.quantized = &part;
-  mortise_weight* weight = nullptr;
-  expect_invalid(prepare(device_, source, &weight), "order[5] is");
-}
 
 }  // namespace
 }  // namespace mortise::cpu

@@ -1,0 +1,86 @@
+// Quantised weights that a device refuses, through the CPU device: bits, groups, uses, orders, NaN.
+#include "devices/checks/quantized.hpp"
+
+#include "quantized_sources.hpp"
+
+namespace mortise::cpu {
+namespace {
+
+class MistakesInIntWeights : public OneDevice {
+ protected:
+  mortise_status prepare_float(int32_t use, int bits, int32_t group, std::size_t k) {
+    const std::vector<float> w(2 * k, 1.0f);
+    const mortise_tensor part = matrix(w, 2, k);
+    const mortise_tensor* pointer = &part;
+    mortise_weight_source source = source_of(MORTISE_F32, bits, 0, 1);
+    source.use = use;
+    source.group_size = group;
+    source.parts = &pointer;
+    mortise_weight* weight = nullptr;
+    const mortise_status status = prepare(device_, source, &weight);
+    if (status == MORTISE_OK) table().free_weight(device_.get(), weight);
+    return status;
+  }
+};
+
+TEST_F(MistakesInIntWeights, OtherBitsGroupsAndUsesAreRefused) {
+  EXPECT_EQ(prepare_float(MORTISE_WEIGHT_LINEAR, 8, 0, 100), MORTISE_OK);
+  EXPECT_EQ(prepare_float(MORTISE_WEIGHT_LINEAR, 4, 1000, 100), MORTISE_OK);  // longer than a row: a row
+  expect_invalid(prepare_float(MORTISE_WEIGHT_LINEAR, 3, 0, 100), "3 bits in groups of 0; expected 4 or 8 bits");
+  expect_invalid(prepare_float(MORTISE_WEIGHT_LINEAR, 4, 48, 100), "4 bits in groups of 48; expected 4 or 8 bits");
+  expect_invalid(prepare_float(MORTISE_WEIGHT_LINEAR, 4, -1, 100), "4 bits in groups of -1; expected 4 or 8 bits");
+  expect_invalid(prepare_float(MORTISE_WEIGHT_LINEAR | MORTISE_WEIGHT_EMBEDDING, 8, 0, 100), "expected linear");
+  expect_invalid(prepare_float(MORTISE_WEIGHT_LINEAR, 8, 0, 40000), "at most 32768 sum without overflow");
+}
+
+TEST_F(MistakesInIntWeights, PartsThatAreQuantizedDifferentlyAreRefused) {
+  std::mt19937 rng(3);
+  const Source a(rng, 8, 128, 4, 32, false), b(rng, 8, 128, 4, 64, false), c(rng, 8, 128, 4, 32, true);
+  for (const Source* other : {&b, &c}) {
+    const mortise_quantized_matrix* parts[] = {&a.matrix, &other->matrix};
+    mortise_weight_source source = source_of(MORTISE_F32, 4, 32, 2);
+    source.quantized = parts;
+    mortise_weight* weight = nullptr;
+    expect_invalid(prepare(device_, source, &weight), "quantised part 1");
+  }
+}
+
+TEST_F(MistakesInIntWeights, AnOrderThatIsNoPermutationIsRefused) {
+  std::mt19937 rng(4);
+  Source a(rng, 8, 128, 4, 32, true);
+  a.weight.order[5] = a.weight.order[4];
+  const mortise_quantized_matrix* part = &a.matrix;
+  mortise_weight_source source = source_of(MORTISE_F32, 4, 32, 1);
+  source.quantized = &part;
+  mortise_weight* weight = nullptr;
+  expect_invalid(prepare(device_, source, &weight), "order[5] is");
+}
+
+class MistakesInFp8Weights : public OneDevice {};
+
+TEST_F(MistakesInFp8Weights, NanOtherGroupsAndOrdersAreRefused) {
+  std::mt19937 rng(3);
+  Fp8Source a(rng, 100, 256, 128);
+  const mortise_quantized_matrix* part[] = {&a.matrix};
+  mortise_weight_source source = fp8_source_of(MORTISE_BF16, 128, 1);
+  source.quantized = part;
+  mortise_weight* weight = nullptr;
+  a.weight.values[77 * 256 + 5] = 0x7f;
+  expect_invalid(prepare(device_, source, &weight), "the value at row 77, column 5 is NaN");
+  a.weight.values[77 * 256 + 5] = 0x7e;
+  std::vector<std::int32_t> order(256);
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::int32_t>(i);
+  a.matrix.order = order.data();
+  expect_invalid(prepare(device_, source, &weight), "an order of E4M3 values");
+  a.matrix.order = nullptr;
+  a.matrix.group_size = source.group_size = 64;
+  expect_invalid(prepare(device_, source, &weight), "8 bits of E4M3 in groups of 64; expected 8 bits in groups of 128");
+  a.matrix.group_size = source.group_size = 128;
+  source.value_type = 0;
+  expect_invalid(prepare(device_, source, &weight), "quantised part 0 (8 bits of E4M3 in groups of 128) does not fit");
+  source.value_type = MORTISE_F32;
+  expect_invalid(prepare(device_, source, &weight), "does not fit");
+}
+
+}  // namespace
+}  // namespace mortise::cpu

@@ -1,0 +1,91 @@
+// tests/plugins/devices/cpu/quantized_sources.hpp: quantised matrices as checkpoints have them, and the weight sources
+// that hand them to a device.
+#pragma once
+
+#include "device_fixture.hpp"
+#include "kernels/cpu/reference/linear_fp8.hpp"
+#include "kernels/cpu/reference/linear_int.hpp"
+
+namespace mortise::cpu {
+
+// A matrix of quantised integers as a checkpoint would hand it in.
+struct Source {
+  reference::IntWeight weight;
+  mortise_quantized_matrix matrix = sized<mortise_quantized_matrix>();
+
+  Source(std::mt19937& rng, std::size_t n, std::size_t k, int bits, std::size_t group, bool with_order) {
+    weight = reference::quantize_weights(random_values<float>(rng, n * k), n, k, bits, group);
+    for (auto& zero : weight.zeros) zero = static_cast<std::uint8_t>(rng() % (1u << bits));
+    if (with_order) {
+      for (std::size_t j = 0; j < k; ++j) weight.order.push_back(static_cast<std::int32_t>((j * 7 + 3) % k));
+      matrix.order = weight.order.data();
+    }
+    matrix.n = static_cast<int64_t>(n);
+    matrix.k = static_cast<int64_t>(k);
+    matrix.bits = bits;
+    matrix.group_size = static_cast<int32_t>(group);
+    matrix.context = this;
+    matrix.read = [](void* context, int64_t n0, int64_t n1, uint8_t* values, float* scales, uint8_t* zeros) {
+      const reference::IntWeight& w = static_cast<const Source*>(context)->weight;
+      const auto groups = static_cast<int64_t>(w.scales.size() / w.n), columns = static_cast<int64_t>(w.k);
+      std::copy(&w.values[0] + n0 * columns, &w.values[0] + n1 * columns, values);
+      std::copy(&w.scales[0] + n0 * groups, &w.scales[0] + n1 * groups, scales);
+      std::copy(&w.zeros[0] + n0 * groups, &w.zeros[0] + n1 * groups, zeros);
+    };
+  }
+  Source(const Source&) = delete;
+};
+
+inline mortise_status prepare(Device& device, mortise_weight_source source, mortise_weight** weight) {
+  return device.table().prepare_weight(device.get(), &source, weight, &device.error);
+}
+
+inline mortise_weight_source source_of(int32_t dtype, int bits, std::size_t group, std::size_t parts) {
+  auto source = sized<mortise_weight_source>();
+  source.use = MORTISE_WEIGHT_LINEAR;
+  source.dtype = dtype;
+  source.bits = bits;
+  source.group_size = static_cast<int32_t>(group);
+  source.num_parts = static_cast<int32_t>(parts);
+  return source;
+}
+
+// The same in E4M3.
+struct Fp8Source {
+  reference::Fp8Weight weight;
+  mortise_quantized_matrix matrix = sized<mortise_quantized_matrix>();
+
+  Fp8Source(std::mt19937& rng, std::size_t n, std::size_t k, std::size_t group) {
+    weight = {n, k, group, {}, {}};
+    for (std::size_t i = 0; i < n * k; ++i) {
+      weight.values.push_back(static_cast<std::uint8_t>(rng() % 0x7f | (rng() & 0x80)));
+    }
+    weight.scales = random_values<float>(rng, n * ((k + group - 1) / group));
+    matrix.n = static_cast<int64_t>(n);
+    matrix.k = static_cast<int64_t>(k);
+    matrix.bits = 8;
+    matrix.group_size = static_cast<int32_t>(group);
+    matrix.value_type = MORTISE_F8_E4M3;
+    matrix.context = this;
+    matrix.read = [](void* context, int64_t n0, int64_t n1, uint8_t* values, float* scales, uint8_t*) {
+      const reference::Fp8Weight& w = static_cast<const Fp8Source*>(context)->weight;
+      const auto groups = static_cast<int64_t>(w.scales.size() / w.n), columns = static_cast<int64_t>(w.k);
+      std::copy(&w.values[0] + n0 * columns, &w.values[0] + n1 * columns, values);
+      std::copy(&w.scales[0] + n0 * groups, &w.scales[0] + n1 * groups, scales);
+    };
+  }
+  Fp8Source(const Fp8Source&) = delete;
+};
+
+inline mortise_weight_source fp8_source_of(int32_t dtype, std::size_t group, std::size_t parts) {
+  auto source = sized<mortise_weight_source>();
+  source.use = MORTISE_WEIGHT_LINEAR;
+  source.dtype = dtype;
+  source.bits = 8;
+  source.value_type = MORTISE_F8_E4M3;
+  source.group_size = static_cast<int32_t>(group);
+  source.num_parts = static_cast<int32_t>(parts);
+  return source;
+}
+
+}  // namespace mortise::cpu
