@@ -104,8 +104,7 @@ PartSet::PartSet(const PartSet& running, const PipelineDescription& description,
   if (numerics_id_ != running.numerics_id_) {
     const std::string why = fmt::format(
         "these parts would give different tokens, which a swap does not allow: the numerics id is '{}' and would be "
-        "'{}'; "
-        "start another server for it",
+        "'{}'; start another server for it",
         running.numerics_id_, numerics_id_);
     if (!same_part(description_.model, running.description_.model)) throw AnotherModelError(why);
     throw Error(why, ErrorCode::kConflict);

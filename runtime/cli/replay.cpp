@@ -136,8 +136,7 @@ class Replay {
     if (header.vocab_size != assembly.dims().vocab_size || header.vocabulary != assembly.vocabulary()) {
       fail(
           "{}: line {}: pipeline '{}' was recorded with another vocabulary ({} tokens, {}) than the one of {} ({} "
-          "tokens, "
-          "{}); give the script of a pipeline whose model has the same tokens",
+          "tokens, {}); give the script of a pipeline whose model has the same tokens",
           in_.name(), line.number, header.pipeline, header.vocab_size, header.vocabulary,
           pipeline->service.info().model, assembly.dims().vocab_size, assembly.vocabulary());
     }

@@ -60,9 +60,7 @@ void Engine::check_blocks(const EngineLimits& limits, std::int32_t length, std::
   if (needed <= limits.num_blocks) return;
   fail(ErrorCode::kTooLarge,
        "prompt of {} and up to {} to generate need {}, but the whole cache has {} of {} tokens; raise kv_cache.memory "
-       "or "
-       "ask "
-       "for fewer tokens",
+       "or ask for fewer tokens",
        counted(length, "token"), max_tokens, counted(needed, "KV block"), limits.num_blocks, limits.block_size);
 }
 

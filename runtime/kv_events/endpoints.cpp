@@ -69,8 +69,7 @@ KvEndpoints endpoints_of_model(const KvEndpoints& first, std::size_t index) {
       if (!collide(publish, replay)) continue;
       fail(
           "--kv-events {} and --kv-events-replay {}: with {} model(s) both need {}; give two ports next to each other, "
-          "or "
-          "ports further apart than there are models",
+          "or ports further apart than there are models",
           first.publish, first.replay, index + 1, publish);
     }
   }

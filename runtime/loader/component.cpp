@@ -232,9 +232,7 @@ std::vector<Component> check_module(const mortise_module* module, const std::fil
   if (module->abi_minor > MORTISE_ABI_MINOR) {
     fail(
         "is built for plugin ABI {0}.{1}, but this mortise accepts {0}.{2} to {0}.{3}; install a newer mortise, or "
-        "rebuild "
-        "the "
-        "plugin with this release's plugin_api",
+        "rebuild the plugin with this release's plugin_api",
         MORTISE_ABI_MAJOR, module->abi_minor, MORTISE_ABI_OLDEST_MINOR, MORTISE_ABI_MINOR);
   }
   if (module->struct_size < MORTISE_SIZE_0_5(mortise_module)) {

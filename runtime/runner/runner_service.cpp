@@ -253,8 +253,7 @@ void RunnerService::activate_kv(Slot& slot, const std::function<void()>& step_me
     fail(
         "kv_memory of {} bytes holds {} tokens of the draft model in {}, and beside the target's KV cache of {} tokens "
         "it must hold {}: with verify = \"rejection\" the tokens of a seed would otherwise depend on the other "
-        "requests; raise "
-        "kv_memory to {} bytes or leave it out",
+        "requests; raise kv_memory to {} bytes or leave it out",
         *slot.kv_bytes, blocks * stack.block_size(), path, tokens, wanted * stack.block_size(),
         static_cast<std::uint64_t>(wanted) * stack.kv_bytes_per_block());
   }

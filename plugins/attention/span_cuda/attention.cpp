@@ -43,8 +43,7 @@ void SpanAttention::require_supported(const mortise_model_dims& dims, int32_t kv
   if (dims.dtype == MORTISE_F32) {
     refuse(
         "the model computes in f32; attention on cuda supports bf16: set the model's dtype = \"bf16\", which rounds "
-        "the "
-        "weights of f32 and f16 checkpoints, or use the cpu device");
+        "the weights of f32 and f16 checkpoints, or use the cpu device");
   }
   if (dims.dtype != 0 && dims.dtype != MORTISE_BF16) {
     refuse("the model computes in dtype code " + std::to_string(dims.dtype) + "; attention on cuda supports bf16");

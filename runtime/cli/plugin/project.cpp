@@ -45,8 +45,7 @@ void check_name(const std::string& name) {
       !std::all_of(name.begin(), name.end(), fits)) {
     fail(
         "a plugin cannot be named '{}'; a name must begin with a lower-case letter and has up to {} lower-case "
-        "letters, "
-        "digits and underscores, such as my_policy",
+        "letters, digits and underscores, such as my_policy",
         name, kMaxNameLength);
   }
   if (std::find(kReserved.begin(), kReserved.end(), name) != kReserved.end()) {
