@@ -399,7 +399,7 @@ def test_a_refused_swap_says_why_and_changes_nothing(driver):
         page = Page(driver, running.url)
         page.wait("the parts", lambda: page.driver.execute_script(PARTS))
         before = page.driver.execute_script(PARTS)
-        page.wait("no events", lambda: page.text("#events_words") == "nothing has been changed yet")
+        page.wait("no events", lambda: page.text("#events_words") == "nothing has changed yet")
         fill_swap(page, "scheduler", "fcsf")
         state, words = outcome_of_swap(page)
         assert state == "bad" and "did you mean 'fcfs'?" in words and "status 400" in words
@@ -408,7 +408,7 @@ def test_a_refused_swap_says_why_and_changes_nothing(driver):
         page.driver.execute_script("document.getElementById('outcome').textContent = ''")
         fill_swap(page, "scheduler", "fcfs", "{max_num_seqs = 3}")
         state, words = outcome_of_swap(page)
-        assert state == "bad" and words.startswith('The options are no JSON, as in {"block_size": 16}: ')
+        assert state == "bad" and words.startswith('The options are not JSON, as in {"block_size": 16}: ')
         assert page.driver.execute_script(PARTS) == before
         assert page.errors_of_scripts() == []
 

@@ -54,7 +54,7 @@ function showEvents(lines) {
     return row;
   });
   $("events").replaceChildren(...rows);
-  $("events_words").textContent = events.length === 0 ? "nothing has been changed yet" : "";
+  $("events_words").textContent = events.length === 0 ? "nothing has changed yet" : "";
 }
 
 // What the form says, as POST /admin/swap takes it. Throws an Error when it says nothing that can be sent.
@@ -66,7 +66,7 @@ function bodyOf(model) {
     try {
       body.options = JSON.parse(options);
     } catch (error) {
-      throw new Error(`The options are no JSON, as in {"block_size": 16}: ${error.message}`);
+      throw new Error(`The options are not JSON, as in {"block_size": 16}: ${error.message}`);
     }
   }
   if ($("verify_steps").value !== "") body.verify_steps = Number($("verify_steps").value);

@@ -61,7 +61,7 @@ export class StatusView {
     } catch (error) {
       this.before = null;
       if (error.status === 401) {
-        this.health("bad", "an API key is wanted");
+        this.health("bad", "an API key is needed");
         this.api.onKeyWanted();
       } else {
         this.health("bad", error.status ? error.message : "the server does not answer");
@@ -76,7 +76,7 @@ export class StatusView {
 
   show(status, model) {
     const ok = model.health === "ok" && !status.draining;
-    this.health(ok ? "ok" : "bad", status.draining ? "draining: takes no more requests" : ok ? "ready" : model.health);
+    this.health(ok ? "ok" : "bad", status.draining ? "draining: accepts no more requests" : ok ? "ready" : model.health);
     const now = performance.now();
     if (this.before?.name === model.name) {
       const seconds = (now - this.before.at) / 1000;

@@ -127,7 +127,7 @@ export async function streamAnswer({path, body, seed, key, signal, onChunk, onNo
       const passes = error instanceof Broken || error.status === 503 || error.status === 429;
       if (!lastId || !passes || ++tries > kTries) throw error;
       wait = Math.max(250 * 2 ** (tries - 1), (error.retryAfter ?? 0) * 1000);
-      onNotice(`The connection broke; going on behind the last token (try ${tries} of ${kTries}).`);
+      onNotice(`The connection broke; continuing after the last token (try ${tries} of ${kTries}).`);
       await sleep(Math.min(wait, 10000), signal);
     }
   }
