@@ -3,11 +3,11 @@
  * Data
  *  - Structs hold fixed-width integers, floats and pointers only. Strings are UTF-8. `const char*` is NUL-terminated;
  *    mortise_string_view is not.
- *  - Every struct and table begins with `uint32_t struct_size`, the size in its writer's headers, and `uint32_t
- *    flags`, 0 unless the header defines bits. Structs and tables grow at the tail only. A reader copies
- * min(struct_size, its own size) into a zeroed local. A writer of an out-struct never writes past the struct_size that
- * the caller set. A table may lack slots at its tail, or hold NULL there; MORTISE_HAS tests a slot. A slot is required
- * unless its comment says otherwise.
+ *  - Every struct and table begins with `uint32_t struct_size`, the size in its writer's headers, and with
+ *    `uint32_t flags`, 0 unless the header defines bits. Structs and tables grow at the tail only. A reader copies
+ *    min(struct_size, its own size) bytes into a zeroed local. A writer of an out-struct never writes past the
+ *    struct_size that the caller set. A table may lack slots at its tail, or hold NULL there; MORTISE_HAS tests a slot.
+ *    A slot is required unless its comment says otherwise.
  *
  * Ownership
  *  - The caller owns every struct, array and string that it passes. They are valid during the call only; the callee

@@ -61,15 +61,14 @@ typedef struct mortise_attention_table {
   mortise_status (*kv_layout)(mortise_attention* attention, const mortise_model_dims* dims, int32_t kv_dtype,
                               int32_t block_size, mortise_kv_layout* layout, mortise_error* error);
 
-  /* Gives the instance its model's dimensions and its KV memory, once, before activate. [control & created] since 0.1
-   */
+  /* Gives the instance its model's dimensions and its KV memory, once, before activate.
+   * [control & created] since 0.1 */
   mortise_status (*bind)(mortise_attention* attention, const mortise_attention_bind_args* args, mortise_error* error);
 
   /* Prepares the step's append and run calls, such as which thread block computes which keys. Called once per step,
    * before the forward pass or its replay. Never captured: it may read the host arrays and queue copies to the device
-   * on the step's stream. With
-   * MORTISE_BATCH_BUCKET, the launches of append and run and the addresses they read must depend on the bucket alone,
-   * not on the arrays. [step & active] since 0.1 */
+   * on the step's stream. With MORTISE_BATCH_BUCKET, the launches of append and run and the addresses they read must
+   * depend on the bucket alone, not on the arrays. [step & active] since 0.1 */
   mortise_status (*plan)(mortise_attention* attention, const mortise_step* step, mortise_error* error);
 
   /* Norms and rotates q and k, and writes k and v to the slots of the batch. The model calls it for each layer before

@@ -3,9 +3,10 @@
  * part of the ABI: compiled into the plugin. Since 0.6.
  *
  * Numbers are float. With the argument `bf16` not 0, arguments and results hold values of bfloat16. Functions that
- * round round to the type that `bf16` says, and turn each NaN into the one NaN that is stored. REQUIRES of all but the
- * conversions: mortise_denormals_off() on this thread, and -ffp-contract=off (mortise_add_plugin sets it). [any thread]
- */
+ * round do so to the type that `bf16` says, and turn each NaN into the one NaN that is stored.
+ *
+ * REQUIRES of all but the conversions: mortise_denormals_off() on this thread, and -ffp-contract=off, which
+ * mortise_add_plugin sets. [any thread] */
 #ifndef MORTISE_NUMERICS_H
 #define MORTISE_NUMERICS_H
 

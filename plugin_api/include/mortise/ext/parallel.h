@@ -1,5 +1,5 @@
-/* mortise/ext/parallel.h: the thread pool of a device that computes on the host. CPU attention and
- * proposers run on it; a plugin creates no threads of its own. From the device's get_ext(MORTISE_EXT_PARALLEL). */
+/* mortise/ext/parallel.h: the thread pool of a device that computes on the host. CPU attention and proposers
+ * run on it; a plugin creates no threads of its own. From the device's get_ext(MORTISE_EXT_PARALLEL). */
 #ifndef MORTISE_EXT_PARALLEL_H
 #define MORTISE_EXT_PARALLEL_H
 

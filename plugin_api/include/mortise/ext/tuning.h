@@ -12,8 +12,8 @@
 typedef struct mortise_tuning_table {
   uint32_t struct_size;
   uint32_t flags;
-  /* Names the folder of a checkpoint whose weights are prepared next. The device may read and write a file
-   * there. It does not trust the file of an earlier start. A folder that cannot be read or written is not a failure.
+  /* Names the folder of a checkpoint whose weights are prepared next. The device may read and write a file there.
+   * It does not trust the file of an earlier start. A folder that cannot be read or written is not a failure.
    * [control] since 0.5 */
   mortise_status (*keep_beside)(mortise_device* device, mortise_string_view folder, mortise_error* error);
 } mortise_tuning_table;
