@@ -11,6 +11,7 @@
 namespace mortise::environment {
 
 inline constexpr const char* kPluginPath = "MORTISE_PLUGIN_PATH";      // folders of plugins, separated by colons
+inline constexpr const char* kPluginIndex = "MORTISE_PLUGIN_INDEX";    // where plugins are searched and installed from
 inline constexpr const char* kPluginCopies = "MORTISE_PLUGIN_COPIES";  // folder for private copies of plugins
 inline constexpr const char* kLog = "MORTISE_LOG";                     // the log level
 inline constexpr const char* kCallLimit = "MORTISE_CALL_LIMIT";  // seconds until a slow call of a plugin is reported
@@ -45,6 +46,12 @@ inline std::optional<std::filesystem::path> xdg_folder(const char* variable, con
 }
 inline std::optional<std::filesystem::path> cache_folder() {
   return xdg_folder("XDG_CACHE_HOME", ".cache");
+}
+inline std::optional<std::filesystem::path> config_folder() {
+  return xdg_folder("XDG_CONFIG_HOME", ".config");
+}
+inline std::optional<std::filesystem::path> data_folder() {
+  return xdg_folder("XDG_DATA_HOME", std::filesystem::path(".local") / "share");
 }
 inline std::optional<std::filesystem::path> state_folder() {
   return xdg_folder("XDG_STATE_HOME", std::filesystem::path(".local") / "state");

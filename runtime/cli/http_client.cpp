@@ -1,14 +1,22 @@
 #include "cli/http_client.hpp"
 
 #include <algorithm>
-#include <boost/asio/connect.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/address.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/redirect_error.hpp>
 #include <boost/asio/ssl/context.hpp>
 #include <boost/asio/ssl/stream.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/use_future.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/core/tcp_stream.hpp>
 #include <boost/beast/http.hpp>
+#include <boost/beast/ssl/ssl_stream.hpp>
+#include <future>
 #include <string_view>
 
 #include "error.hpp"
@@ -17,7 +25,8 @@ namespace mortise {
 namespace {
 
 namespace asio = boost::asio;
-namespace http = boost::beast::http;
+namespace beast = boost::beast;
+namespace http = beast::http;
 using asio::ip::tcp;
 using boost::system::error_code;
 
@@ -54,15 +63,32 @@ asio::ssl::context trusted(const std::string& ca_file) {
   return tls;
 }
 
-void connect(tcp::socket& socket, const Address& address, const std::string& url) {
+// Fails at once if the server sends nothing for this long.
+void be_patient(beast::tcp_stream& stream, std::chrono::seconds patience) {
+  if (patience.count() > 0) {
+    stream.expires_after(patience);
+  } else {
+    stream.expires_never();
+  }
+}
+
+auto into(error_code& error) {
+  return asio::redirect_error(asio::use_awaitable, error);
+}
+
+asio::awaitable<void> connect(beast::tcp_stream& stream, const Address& address, const HttpQuestion& question) {
   error_code error;
-  const auto found = tcp::resolver(socket.get_executor()).resolve(address.host, address.port, error);
-  if (!error) asio::connect(socket, found, error);
-  if (error) fail(ErrorCode::kUnavailable, "{} cannot be reached: {}; is the server running?", url, error.message());
+  tcp::resolver resolver(stream.get_executor());
+  const auto found = co_await resolver.async_resolve(address.host, address.port, into(error));
+  be_patient(stream, question.patience);
+  if (!error) co_await stream.async_connect(found, into(error));
+  if (error)
+    fail(ErrorCode::kUnavailable, "{} cannot be reached: {}; is the server running?", question.url, error.message());
 }
 
 // Makes the TLS handshake, and checks that the certificate is for the url's host.
-void shake_hands(asio::ssl::stream<tcp::socket>& stream, const Address& address, const std::string& url) {
+asio::awaitable<void> shake_hands(asio::ssl::stream<beast::tcp_stream>& stream, const Address& address,
+                                  const std::string& url) {
   error_code error;
   SSL* const tls = stream.native_handle();
   asio::ip::make_address(address.host, error);
@@ -73,8 +99,8 @@ void shake_hands(asio::ssl::stream<tcp::socket>& stream, const Address& address,
     X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(tls), address.host.c_str());
   }
   stream.set_verify_mode(asio::ssl::verify_peer);
-  stream.handshake(asio::ssl::stream_base::client, error);
-  if (!error) return;
+  co_await stream.async_handshake(asio::ssl::stream_base::client, into(error));
+  if (!error) co_return;
   const long result = SSL_get_verify_result(tls);
   if (result != X509_V_OK) {
     fail(ErrorCode::kUnavailable,
@@ -86,22 +112,27 @@ void shake_hands(asio::ssl::stream<tcp::socket>& stream, const Address& address,
 }
 
 template <class Stream>
-HttpReply exchange(Stream& stream, const http::request<http::string_body>& request, const std::string& url) {
+asio::awaitable<HttpReply> exchange(Stream& stream, http::request<http::string_body>& request,
+                                    const HttpQuestion& question) {
   error_code error;
-  http::write(stream, request, error);
-  boost::beast::flat_buffer buffer;
+  co_await http::async_write(stream, request, into(error));
+  beast::flat_buffer buffer;
   http::response_parser<http::string_body> parser;
-  parser.body_limit(boost::none);
-  if (!error) http::read(stream, buffer, parser, error);
-  if (error) fail(ErrorCode::kUnavailable, "{} has not answered: {}", url, error.message());
-  return {parser.get().result_int(), std::move(parser.get().body())};
+  parser.body_limit(question.max_bytes);
+  while (!error && !parser.is_done()) {
+    be_patient(beast::get_lowest_layer(stream), question.patience);
+    co_await http::async_read_some(stream, buffer, parser, into(error));
+  }
+  if (error == http::error::body_limit) {
+    fail(ErrorCode::kUnavailable, "{}{} has more than {} bytes, which is too large for its purpose", question.url,
+         question.path, question.max_bytes);
+  }
+  if (error) fail(ErrorCode::kUnavailable, "{} has not answered: {}", question.url, error.message());
+  http::response<http::string_body> response = parser.release();
+  co_return HttpReply{response.result_int(), std::move(response.body()), std::string(response[http::field::location])};
 }
 
-}  // namespace
-
-HttpReply ask_http(const HttpQuestion& question) {
-  const Address address = parse_url(question.url);
-  if (!address.is_tls && !question.ca_file.empty()) fail("--cacert is only for https, but --url is {}", question.url);
+asio::awaitable<HttpReply> ask_server(const HttpQuestion& question, const Address& address) {
   http::request<http::string_body> request(http::string_to_verb(question.method), question.path, 11);
   request.set(http::field::host, address.host + ":" + address.port);
   request.set(http::field::content_type, "application/json");
@@ -109,17 +140,34 @@ HttpReply ask_http(const HttpQuestion& question) {
   if (!question.key.empty()) request.set(http::field::authorization, "Bearer " + question.key);
   request.body() = question.body;
   if (request.method() == http::verb::post) request.prepare_payload();
-  asio::io_context io;
+  const auto executor = co_await asio::this_coro::executor;
   if (!address.is_tls) {
-    tcp::socket socket(io);
-    connect(socket, address, question.url);
-    return exchange(socket, request, question.url);
+    beast::tcp_stream stream(executor);
+    co_await connect(stream, address, question);
+    co_return co_await exchange(stream, request, question);
   }
   asio::ssl::context tls = trusted(question.ca_file);
-  asio::ssl::stream<tcp::socket> stream(io, tls);
-  connect(stream.next_layer(), address, question.url);
-  shake_hands(stream, address, question.url);
-  return exchange(stream, request, question.url);
+  asio::ssl::stream<beast::tcp_stream> stream(executor, tls);
+  co_await connect(stream.next_layer(), address, question);
+  co_await shake_hands(stream, address, question.url);
+  co_return co_await exchange(stream, request, question);
+}
+
+}  // namespace
+
+HttpReply ask_http(const HttpQuestion& question) {
+  const Address address = parse_url(question.url);
+  if (!address.is_tls && !question.ca_file.empty()) fail("--cacert is only for https, but --url is {}", question.url);
+  asio::io_context io;
+  std::future<HttpReply> reply = asio::co_spawn(io, ask_server(question, address), asio::use_future);
+  io.run();
+  return reply.get();
+}
+
+std::pair<std::string, std::string> split_url(const std::string& url) {
+  const std::size_t host = url.find("://") + 3;
+  const std::size_t path = std::min(url.find('/', host), url.size());
+  return {url.substr(0, path), path == url.size() ? "/" : url.substr(path)};
 }
 
 }  // namespace mortise

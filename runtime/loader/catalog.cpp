@@ -29,7 +29,14 @@ PluginCatalog PluginCatalog::standard() {
   const fs::path installed = here.parent_path() / "lib" / "mortise" / "plugins";
   std::error_code error;
   folders.push_back(here.filename() == "bin" && fs::is_directory(installed, error) ? installed : here);
+  if (const auto of_user = user_folder()) folders.push_back(*of_user);
   return PluginCatalog(std::move(folders));
+}
+
+std::optional<fs::path> PluginCatalog::user_folder() {
+  const auto data = environment::data_folder();
+  if (!data) return std::nullopt;
+  return *data / "mortise" / "plugins";
 }
 
 // Files that may have a component `name` ("" matches all), in search order, sorted within a folder.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,8 +34,12 @@ class PluginCatalog {
   explicit PluginCatalog(std::vector<std::filesystem::path> folders) : folders_(std::move(folders)) {}
 
   // Searches the folders of MORTISE_PLUGIN_PATH (separated by colons), then lib/mortise/plugins beside the bin folder
-  // of an installed executable, or the folder of the executable in a build tree.
+  // of an installed executable, or the folder of the executable in a build tree; then user_folder(). So a plugin that a
+  // user installed never takes the place of a built-in one of its name.
   static PluginCatalog standard();
+  // Where `mortise plugin install` puts plugins: $XDG_DATA_HOME/mortise/plugins, ~/.local/share/mortise/plugins.
+  // nullopt: no home is known.
+  static std::optional<std::filesystem::path> user_folder();
 
   const std::vector<std::filesystem::path>& folders() const { return folders_; }
 

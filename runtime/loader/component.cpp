@@ -100,15 +100,6 @@ const void* slot_at(const void* table, std::uint32_t size, std::size_t offset) {
   return slot;
 }
 
-bool valid_name(std::string_view name) {
-  const auto lower = [](char c) { return c >= 'a' && c <= 'z'; };
-  if (name.empty() || !lower(name[0])) return false;
-  for (const char c : name) {
-    if (!lower(c) && !(c >= '0' && c <= '9') && c != '_') return false;
-  }
-  return true;
-}
-
 void check_table(const mortise_component& component, PartKind kind, const std::string& label) {
   if (component.table == nullptr) fail("{} has no table", label);
   std::uint32_t size;
@@ -147,7 +138,7 @@ Component check_component(const mortise_component* abi, std::int32_t index, cons
   if (abi->name == nullptr) fail("component {} ({}) has no name", index, kind_name(kind));
   const std::string name = plugin_text(abi->name, 64);
   const std::string label = fmt::format("{} '{}'", kind_name(kind), name);
-  if (!valid_name(name)) fail("{}: a name has lower-case letters, digits and '_', and begins with a letter", label);
+  if (!is_part_name(name)) fail("{}: a name has lower-case letters, digits and '_', and begins with a letter", label);
   if (abi->summary == nullptr || *abi->summary == '\0') fail("{} has no summary; describe it in one line", label);
   if (abi->supports == nullptr || abi->create == nullptr || abi->destroy == nullptr) {
     fail("{} lacks supports, create or destroy", label);
@@ -193,6 +184,15 @@ std::vector<std::string> capability_words(std::uint64_t capabilities) {
     words.push_back(bit < std::size(kWords) ? kWords[bit] : fmt::format("bit {}", bit));
   }
   return words;
+}
+
+bool is_part_name(std::string_view name) {
+  const auto lower = [](char c) { return c >= 'a' && c <= 'z'; };
+  if (name.empty() || !lower(name[0])) return false;
+  for (const char c : name) {
+    if (!lower(c) && !(c >= '0' && c <= '9') && c != '_') return false;
+  }
+  return true;
 }
 
 std::string plugin_text(const char* text, std::size_t limit) {

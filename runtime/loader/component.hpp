@@ -65,6 +65,9 @@ std::vector<Component> check_module(const mortise_module* module, const std::fil
 const Component& select_component(std::span<const Component* const> candidates, const mortise_query& query,
                                   std::string_view wanted);
 
+// Whether a part can have this name: lower-case letters, digits and '_', beginning with a letter.
+bool is_part_name(std::string_view name);
+
 // Makes a plugin's text safe for a one-line message: cut at `limit` bytes, with spaces instead of control characters.
 std::string plugin_text(const char* text, std::size_t limit);
 

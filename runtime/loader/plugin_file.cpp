@@ -38,9 +38,7 @@ std::string hash_of(std::span<const char> bytes) {
 
 // hash_of detects accidents; a pin has to withstand a forger.
 void check_pin(std::span<const char> bytes, std::string_view pinned) {
-  std::array<unsigned char, SHA256_DIGEST_LENGTH> digest;
-  SHA256(reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(), digest.data());
-  const std::string sha256 = fmt::format("{:02x}", fmt::join(digest, ""));
+  const std::string sha256 = plugin_sha256(bytes);
   if (sha256 == pinned) return;
   fail("has the SHA-256 {}, not the pinned {}; use the pinned file, or pin this one if you trust it", sha256, pinned);
 }
@@ -216,6 +214,12 @@ const PluginFile& load_pinned_plugin_file(const fs::path& path, std::string_view
   } catch (const Error& error) {
     fail("{}: {}", path.string(), error.what());
   }
+}
+
+std::string plugin_sha256(std::span<const char> bytes) {
+  std::array<unsigned char, SHA256_DIGEST_LENGTH> digest;
+  SHA256(reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(), digest.data());
+  return fmt::format("{:02x}", fmt::join(digest, ""));
 }
 
 std::string plugin_file_hash(const fs::path& path) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,6 +37,9 @@ const PluginFile& load_pinned_plugin_file(const std::filesystem::path& path, std
 
 // The bytes of a file. Throws an Error that continues a sentence which begins with the file's name.
 std::vector<char> read_plugin_bytes(const std::filesystem::path& path);
+
+// The SHA-256 of a plugin's bytes, as 64 lower-case hexadecimal digits: what a script pins.
+std::string plugin_sha256(std::span<const char> bytes);
 
 // PluginFile::hash of the file's current bytes; loads nothing. Throws an Error as load_plugin_file does.
 std::string plugin_file_hash(const std::filesystem::path& path);

@@ -25,7 +25,8 @@ def test_the_guide_works_as_it_is_written(tmp_path):
     subprocess.run(["cmake", "--install", BUILD, "--prefix", prefix], check=True, capture_output=True)
     work.mkdir()
     state.write_text(f"{work}\n")
-    env = {**os.environ, "PATH": f"{prefix}/bin:{os.environ['PATH']}", "CMAKE_PREFIX_PATH": str(prefix), "CXXFLAGS": "-Werror"}
+    env = {**os.environ, "PATH": f"{prefix}/bin:{os.environ['PATH']}", "CMAKE_PREFIX_PATH": str(prefix), "CXXFLAGS": "-Werror",
+           "XDG_DATA_HOME": str(tmp_path / "data"), "XDG_CONFIG_HOME": str(tmp_path / "config")}
     server, url, output = None, "", ""
     try:
         for kind, text in BLOCKS:

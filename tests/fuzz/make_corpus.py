@@ -153,5 +153,18 @@ def plugin_file():
     write("plugin_file", "text", "#!/bin/sh\n")
 
 
-for make in (safetensors, checkpoint, tokenizer, pipeline, requests, plugin_file):
+def plugin_index():
+    """A letter for the file, and the file: see plugin_index_fuzz.cpp."""
+    part = {"name": "suffix", "kind": "proposer", "summary": "s", "numerics": ["a/1"]}
+    of_all = {"id": "a.b", "version": "1.0", "abi": "0.6", "platform": "linux-x86_64", "parts": [part]}
+    write("plugin_index", "entry", "e" + compact({
+        "format": "mortise-plugin/1", **of_all, "vendor": "v", "license": "MIT", "file": "x.so", "size": 1, "sha256": "0" * 64,
+        "check": {"mortise": "0.1", "level": "quick", "passed": 1, "not_applicable": 0, "options": {}}}))
+    write("plugin_index", "index", "i" + compact({"format": "mortise-index/1", "plugins": [{"entry": "x.json", **of_all}] * 2}))
+    write("plugin_index", "signature", "s" + compact({"format": "mortise-signature/1", "key": "0" * 32, "signature": "A" * 86 + "=="}))
+    write("plugin_index", "key", "k-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEA/FHNjmIYoaONpH7QAjDwWAgW7RO6MwOsXeuRFUiQgCU=\n"
+                                 "-----END PUBLIC KEY-----\n")
+
+
+for make in (safetensors, checkpoint, tokenizer, pipeline, requests, plugin_file, plugin_index):
     make()

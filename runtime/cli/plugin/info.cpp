@@ -6,6 +6,7 @@
 #include <string>
 
 #include "cli/plugin/commands.hpp"
+#include "cli/plugin/device_numerics.hpp"
 #include "error.hpp"
 #include "loader/catalog.hpp"
 #include "loader/module_manifest.hpp"
@@ -38,10 +39,7 @@ void print_options(const OptionsSchema& schema) {
 // A device describes the machine only after it was opened.
 void print_machine(const Component& component) {
   try {
-    mortise_query query{};
-    query.struct_size = sizeof query;
-    if (const auto reason = component.refusal(query)) throw Error(*reason);
-    const PartInstance device(component, component.schema.complete(nlohmann::json::object(), component.label()), {});
+    const PartInstance device = open_device(component);
     const auto* table = device.table<mortise_device_table>();
     auto* handle = device.handle<mortise_device>();
     mortise_device_info info{};
@@ -51,11 +49,7 @@ void print_machine(const Component& component) {
     fmt::print("  isa           {}\n", plugin_text(info.isa, sizeof info.isa));
     if (info.num_threads > 0) fmt::print("  threads       {}\n", info.num_threads);
     fmt::print("  memory        {:.1f} GiB\n", static_cast<double>(info.memory_bytes) / (1 << 30));
-    for (const auto& [dtype, name] : {std::pair(MORTISE_BF16, "bf16"), std::pair(MORTISE_F32, "f32")}) {
-      const char* id = nullptr;
-      device.perform("numerics_id", [&](mortise_error*) { return id = table->numerics_id(handle, dtype), MORTISE_OK; });
-      if (id != nullptr) fmt::print("  numerics      {} ({})\n", id, name);
-    }
+    for (const auto& [id, dtype] : device_numerics(device)) fmt::print("  numerics      {} ({})\n", id, dtype);
   } catch (const Error& error) {
     fmt::print("  machine       cannot be used here: {}\n", error.what());
   }
@@ -65,6 +59,7 @@ void print_component(const Component& component, const PluginFile& file) {
   fmt::print("{} {}\n", kind_name(component.kind), component.name);
   fmt::print("  summary       {}\n", component.summary);
   fmt::print("  file          {}\n", file.path.string());
+  fmt::print("  sha256        {}\n", plugin_sha256(read_plugin_bytes(file.path)));
   fmt::print("  plugin        {} {}, {}, {}, ABI {}.{}\n", file.id, file.version, file.vendor, file.license,
              MORTISE_ABI_MAJOR, file.abi_minor);
   fmt::print("  capabilities  {}\n", join_names(capability_words(component.capabilities)));
@@ -79,9 +74,11 @@ bool names_file(const std::string& text) {
 
 // Runs none of the file's code. Its texts are a stranger's.
 void show_manifest(const std::string& path) {
+  std::vector<char> bytes;
   std::optional<ModuleManifest> manifest;
   try {
-    manifest = read_module_manifest(read_plugin_bytes(path));
+    bytes = read_plugin_bytes(path);
+    manifest = read_module_manifest(bytes);
   } catch (const Error& error) {
     fail("{}: {}", path, error.what());
   }
@@ -98,6 +95,7 @@ void show_manifest(const std::string& path) {
                line(component.name));
     fmt::print("  summary       {}\n", line(component.summary));
     fmt::print("  file          {}\n", path);
+    fmt::print("  sha256        {}\n", plugin_sha256(bytes));
     fmt::print("  plugin        {} {}, {}, {}, ABI {}.{}\n", line(manifest->id), line(manifest->version),
                line(manifest->vendor), line(manifest->license), MORTISE_ABI_MAJOR, manifest->abi_minor);
     fmt::print("  capabilities  {}\n", join_names(capability_words(component.capabilities)));

@@ -107,10 +107,12 @@ TEST(Catalog, ListsAllFilesAndThoseRefused) {
   EXPECT_EQ(listing.refused[0].path.filename(), "broken.so");
 }
 
-TEST(Catalog, TheVariableComesBeforeTheExecutablesFolder) {
+TEST(Catalog, SearchesTheVariableThenTheExecutablesFolderThenTheUsers) {
   const test::ScopedVariable path("MORTISE_PLUGIN_PATH", "/a::/b/c");
+  const test::ScopedVariable data("XDG_DATA_HOME", "/home/data");
   const PluginCatalog catalog = PluginCatalog::standard();
-  EXPECT_THAT(catalog.folders(), testing::ElementsAre("/a", "/b/c", executable_folder()));
+  EXPECT_THAT(catalog.folders(),
+              testing::ElementsAre("/a", "/b/c", executable_folder(), "/home/data/mortise/plugins"));
 }
 
 }  // namespace

@@ -1,0 +1,25 @@
+// runtime/cli/plugin/index_options.hpp: arguments that `plugin search` and `plugin install` share.
+#pragma once
+
+#include <CLI/App.hpp>
+#include <string>
+#include <vector>
+
+#include "plugin_index/index.hpp"
+
+namespace mortise {
+
+struct IndexOptions {
+  std::string index;    // a url or a folder; empty: MORTISE_PLUGIN_INDEX
+  std::string ca_file;  // for https
+};
+
+void add_index_options(CLI::App& command, IndexOptions& options);
+
+// Where the index is. Throws an Error if nobody said it: there is no index that is asked by default.
+std::string index_location(const IndexOptions& options);
+
+// Reads and parses index.json. Throws an Error that begins with its location.
+std::vector<IndexLine> read_index(const IndexOptions& options);
+
+}  // namespace mortise

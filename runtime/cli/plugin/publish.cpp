@@ -1,0 +1,78 @@
+// runtime/cli/plugin/publish.cpp: `mortise plugin publish`: checks, signs and adds a plugin to an index.
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "cli/plugin/check_options.hpp"
+#include "cli/plugin/commands.hpp"
+#include "cli/plugin/device_numerics.hpp"
+#include "cli/plugin/passed_check.hpp"
+#include "error.hpp"
+#include "loader/plugin_file.hpp"
+#include "plugin_index/publication.hpp"
+#include "plugin_index/signature.hpp"
+#include "plugin_index/whole_file.hpp"
+
+namespace mortise {
+namespace {
+
+struct PublishOptions {
+  std::string file, key, index, level = "quick", options;
+};
+
+std::vector<std::string> numerics_of(const Component& component) {
+  std::vector<std::string> ids;
+  if (!component.numerics_id.empty()) ids.push_back(component.numerics_id);
+  if (component.kind != PartKind::kDevice) return ids;
+  try {
+    for (const auto& [id, dtype] : device_numerics(open_device(component))) ids.push_back(id);
+  } catch (const Error& error) {
+    fmt::print(stderr, "mortise: the entry has no numerics ids of {}, which cannot be used here: {}\n",
+               component.label(), error.what());
+  }
+  return ids;
+}
+
+void publish_plugin(const PublishOptions& options) {
+  check_is_plugin_file("plugin publish", options.file);
+  const std::string pem = read_whole_file(options.key, kMaxKeyBytes);
+  try {
+    sign("", pem);  // a bad key is told before the check, which takes seconds
+  } catch (const Error& error) {
+    fail("{}: {}", options.key, error.what());
+  }
+  IndexEntry entry;
+  entry.check = passed_check(options.file, options.level,
+                             options.options.empty() ? nlohmann::json::object() : read_plugin_options(options.options));
+  const std::vector<char> bytes = read_plugin_bytes(options.file);
+  const PluginFile& file = load_plugin_file(options.file);
+  entry.id = file.id;
+  entry.version = file.version;
+  entry.vendor = file.vendor;
+  entry.license = file.license;
+  entry.abi_major = MORTISE_ABI_MAJOR;
+  entry.abi_minor = file.abi_minor;
+  entry.platform = this_platform();
+  for (const Component& component : file.components) {
+    entry.parts.push_back({component.name, component.kind, component.summary, numerics_of(component)});
+  }
+  fmt::print("published  {}\n", publish(options.index, std::move(entry), {bytes.data(), bytes.size()}, pem).string());
+}
+
+}  // namespace
+
+void add_plugin_publish_command(CLI::App& plugin) {
+  CLI::App* command = plugin.add_subcommand("publish", "checks a plugin, signs it and adds it to an index in a folder");
+  auto options = std::make_shared<PublishOptions>();
+  command->add_option("file", options->file, "the plugin file")->required();
+  command->add_option("--key", options->key, "PEM file with your private key (openssl genpkey -algorithm ed25519)")
+      ->required();
+  command->add_option("--index", options->index, "folder of the index, which any web server can serve")->required();
+  command->add_option("--level", options->level, "of the check: quick or full")
+      ->check(CLI::IsMember({"quick", "full"}))
+      ->capture_default_str();
+  command->add_option("--options", options->options,
+                      "the component's options for the check as a JSON object, for those without a default");
+  command->callback([options] { publish_plugin(*options); });
+}
+
+}  // namespace mortise

@@ -1,0 +1,51 @@
+// runtime/cli/plugin/trust.cpp: `mortise plugin trust`: whose plugins `plugin install` takes.
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "cli/plugin/commands.hpp"
+#include "error.hpp"
+#include "plugin_index/trusted_keys.hpp"
+#include "plugin_index/whole_file.hpp"
+
+namespace mortise {
+namespace {
+
+struct TrustOptions {
+  std::string file, removed;
+};
+
+void list_keys(const TrustedKeys& trusted) {
+  const auto keys = trusted.list();
+  for (const auto& [path, key] : keys) fmt::print("{}  {}\n", key.id(), path.string());
+  if (keys.empty()) fmt::print(stderr, "no key is trusted; `mortise plugin trust KEY.pem` adds one\n");
+}
+
+void trust(const TrustOptions& options) {
+  const TrustedKeys trusted = TrustedKeys::standard();
+  if (!options.removed.empty()) {
+    fmt::print("no longer trusted: {}\n", trusted.remove(options.removed).string());
+  }
+  if (options.file.empty()) {
+    if (options.removed.empty()) list_keys(trusted);
+    return;
+  }
+  const std::string pem = read_whole_file(options.file, kMaxKeyBytes);
+  try {
+    const PublicKey key = parse_public_key(pem);
+    fmt::print("trusted: {}  {}\n", key.id(), trusted.add(key).string());
+  } catch (const Error& error) {
+    fail("{}: {}", options.file, error.what());
+  }
+}
+
+}  // namespace
+
+void add_plugin_trust_command(CLI::App& plugin) {
+  CLI::App* command = plugin.add_subcommand("trust", "the keys whose plugins may be installed: lists, adds or removes");
+  auto options = std::make_shared<TrustOptions>();
+  command->add_option("key", options->file, "PEM file with the public key to trust (default: lists the trusted keys)");
+  command->add_option("--remove", options->removed, "id of a key that is no longer trusted");
+  command->callback([options] { trust(*options); });
+}
+
+}  // namespace mortise
