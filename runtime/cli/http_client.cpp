@@ -36,7 +36,8 @@ struct Address {
 };
 
 Address parse_url(const std::string& url) {
-  Address address{url.starts_with("https://")};
+  Address address;
+  address.is_tls = url.starts_with("https://");
   if (!address.is_tls && !url.starts_with("http://"))
     fail("--url {}: expected http://HOST:PORT or https://HOST:PORT", url);
   std::string rest = url.substr(url.find("://") + 3);

@@ -39,14 +39,14 @@ bool has_word(const IndexLine& line, const std::string& word) {
 std::vector<IndexLine> parse_index(std::string_view text) {
   const nlohmann::json json = parse_json(text);
   if (!json.is_object() || json.value("format", nlohmann::json()) != kIndexFormat) {
-    fail("this is no index of plugins: it has no \"format\": \"{}\"", kIndexFormat);
+    fail("this is not an index of plugins: it has no \"format\": \"{}\"", kIndexFormat);
   }
   const auto plugins = json.find("plugins");
-  if (plugins == json.end() || !plugins->is_array()) fail("'plugins' is no list");
+  if (plugins == json.end() || !plugins->is_array()) fail("'plugins' is not a list");
   std::vector<IndexLine> lines;
   for (const nlohmann::json& object : *plugins) {
     try {
-      if (!object.is_object()) fail("it is no object");
+      if (!object.is_object()) fail("it is not an object");
       IndexLine line;
       line.entry = name_field(object, "entry");
       line.id = text_field(object, "id", 200);

@@ -21,7 +21,7 @@ const nlohmann::json& field(const nlohmann::json& object, const char* key) {
 
 std::uint64_t count_field(const nlohmann::json& object, const char* key) {
   const nlohmann::json& value = field(object, key);
-  if (!value.is_number_unsigned()) fail("'{}' is no whole number", key);
+  if (!value.is_number_unsigned()) fail("'{}' is not a whole number", key);
   return value.get<std::uint64_t>();
 }
 
@@ -34,26 +34,26 @@ std::string sha256_field(const nlohmann::json& object) {
 PartKind kind_field(const nlohmann::json& object) {
   const std::string name = text_field(object, "kind", 20);
   const auto* const kind = std::ranges::find(kAllKinds, name, kind_name);
-  if (kind == std::end(kAllKinds)) fail("{} is no kind of part", quote(name));
+  if (kind == std::end(kAllKinds)) fail("{} is not a kind of part", quote(name));
   return *kind;
 }
 
 std::vector<std::string> numerics_field(const nlohmann::json& object) {
   std::vector<std::string> ids;
   const nlohmann::json& list = field(object, "numerics");
-  if (!list.is_array() || list.size() > kMaxNumerics) fail("'numerics' is no list of up to {} ids", kMaxNumerics);
+  if (!list.is_array() || list.size() > kMaxNumerics) fail("'numerics' is not a list of up to {} ids", kMaxNumerics);
   for (const nlohmann::json& id : list) ids.push_back(text_field({{"numerics", id}}, "numerics", 200));
   return ids;
 }
 
 PublishedCheck parse_check(const nlohmann::json& check) {
-  if (!check.is_object()) fail("'check' is no object");
+  if (!check.is_object()) fail("'check' is not an object");
   PublishedCheck parsed{.mortise = name_field(check, "mortise"),
                         .level = name_field(check, "level"),
                         .passed = count_field(check, "passed"),
                         .not_applicable = count_field(check, "not_applicable")};
   parsed.options = field(check, "options");
-  if (!parsed.options.is_object()) fail("'options' of 'check' is no object");
+  if (!parsed.options.is_object()) fail("'options' of 'check' is not an object");
   return parsed;
 }
 
@@ -61,11 +61,11 @@ PublishedCheck parse_check(const nlohmann::json& check) {
 
 std::string text_field(const nlohmann::json& object, const char* key, std::size_t limit) {
   const nlohmann::json& value = field(object, key);
-  if (!value.is_string()) fail("'{}' is no text", key);
+  if (!value.is_string()) fail("'{}' is not a text", key);
   std::string text = value.get<std::string>();
   const auto is_control = [](char c) { return static_cast<unsigned char>(c) < ' ' || c == 0x7f; };
   if (text.empty() || text.size() > limit || std::ranges::any_of(text, is_control)) {
-    fail("'{}' is no line of 1 to {} bytes", key, limit);
+    fail("'{}' is not a line of 1 to {} bytes", key, limit);
   }
   return text;
 }
@@ -94,13 +94,13 @@ std::pair<std::uint32_t, std::uint32_t> abi_field(const nlohmann::json& object) 
 
 std::vector<IndexedPart> parse_parts(const nlohmann::json& object) {
   const nlohmann::json& list = field(object, "parts");
-  if (!list.is_array() || list.empty() || list.size() > kMaxParts) fail("'parts' is no list of 1 to {}", kMaxParts);
+  if (!list.is_array() || list.empty() || list.size() > kMaxParts) fail("'parts' is not a list of 1 to {}", kMaxParts);
   std::vector<IndexedPart> parts;
   for (const nlohmann::json& part : list) {
-    if (!part.is_object()) fail("'parts' has an element that is no object");
+    if (!part.is_object()) fail("'parts' has an element that is not an object");
     IndexedPart parsed{text_field(part, "name", 64), kind_field(part), text_field(part, "summary", 400),
                        numerics_field(part)};
-    if (!is_part_name(parsed.name)) fail("{} is no name of a part", quote(parsed.name));
+    if (!is_part_name(parsed.name)) fail("{} is not the name of a part", quote(parsed.name));
     parts.push_back(std::move(parsed));
   }
   return parts;
@@ -122,7 +122,7 @@ nlohmann::ordered_json parts_to_json(const std::vector<IndexedPart>& parts) {
 IndexEntry parse_index_entry(std::string_view text) {
   const nlohmann::json json = parse_json(text);
   if (!json.is_object() || json.value("format", nlohmann::json()) != kEntryFormat) {
-    fail("this is no entry of a plugin index: it has no \"format\": \"{}\"", kEntryFormat);
+    fail("this is not an entry of a plugin index: it has no \"format\": \"{}\"", kEntryFormat);
   }
   IndexEntry entry;
   entry.id = text_field(json, "id", 200);
@@ -136,7 +136,7 @@ IndexEntry parse_index_entry(std::string_view text) {
   entry.sha256 = sha256_field(json);
   entry.parts = parse_parts(json);
   entry.check = parse_check(field(json, "check"));
-  if (!entry.file.ends_with(".so")) fail("'file' is {}, which is no .so", quote(entry.file));
+  if (!entry.file.ends_with(".so")) fail("'file' is {}, which is not a .so file", quote(entry.file));
   return entry;
 }
 

@@ -117,7 +117,7 @@ std::string to_text(const Signature& signature) {
 Signature parse_signature(std::string_view text) {
   const nlohmann::json json = parse_json(text);
   if (!json.is_object() || json.value("format", nlohmann::json()) != kSignatureFormat) {
-    fail("this is no signature: it has no \"format\": \"{}\"", kSignatureFormat);
+    fail("this is not a signature: it has no \"format\": \"{}\"", kSignatureFormat);
   }
   Signature signature{name_field(json, "key")};
   const std::string base64 = text_field(json, "signature", kBase64Bytes);

@@ -35,7 +35,7 @@ std::string read_whole_file(const fs::path& path, std::size_t limit) {
   const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat status {};
   if (file.get() < 0 || ::fstat(file.get(), &status) != 0) fail_errno(path);
-  if (!S_ISREG(status.st_mode)) fail("{}: this is no regular file", path.string());
+  if (!S_ISREG(status.st_mode)) fail("{}: this is not a regular file", path.string());
   std::string bytes;
   char buffer[1 << 16];
   while (true) {

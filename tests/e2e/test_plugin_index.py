@@ -268,7 +268,7 @@ def test_redirections_are_followed_but_not_in_circles(published, user, tmp_path)
         with web_server(tmp_path, redirects) as url:
             assert install(user, f"{url}/{published['entry'].name}", tmp_path).returncode == 0
             refused(user("install", f"{url}/circle.json"), "more than 5 redirections lead from one to the next")
-            refused(user("install", f"{url}/odd.json"), "it leads to 'gopher://example.org', which is no url")
+            refused(user("install", f"{url}/odd.json"), "it leads to 'gopher://example.org', which is not a url")
             refused(user("install", f"{url}/none.json"), "the server answers 404: it has no such file")
 
 

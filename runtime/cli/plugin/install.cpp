@@ -136,7 +136,7 @@ void install_plugin(const InstallOptions& options) {
 
 void add_plugin_install_command(CLI::App& plugin) {
   CLI::App* command = plugin.add_subcommand(
-      "install", "installs a plugin that a trusted key signed, or whose hash you give, if it passes the check");
+      "install", "install a plugin that a trusted key signed, or whose hash you give, if it passes the check");
   auto options = std::make_shared<InstallOptions>();
   command
       ->add_option("plugin", options->wanted,

@@ -61,7 +61,7 @@ void publish_plugin(const PublishOptions& options) {
 }  // namespace
 
 void add_plugin_publish_command(CLI::App& plugin) {
-  CLI::App* command = plugin.add_subcommand("publish", "checks a plugin, signs it and adds it to an index in a folder");
+  CLI::App* command = plugin.add_subcommand("publish", "check a plugin, sign it and add it to an index in a folder");
   auto options = std::make_shared<PublishOptions>();
   command->add_option("file", options->file, "the plugin file")->required();
   command->add_option("--key", options->key, "PEM file with your private key (openssl genpkey -algorithm ed25519)")

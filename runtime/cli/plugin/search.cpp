@@ -41,7 +41,7 @@ void search_plugins(const SearchOptions& options) {
 }  // namespace
 
 void add_plugin_search_command(CLI::App& plugin) {
-  CLI::App* command = plugin.add_subcommand("search", "the plugins of an index, from a web server or a folder");
+  CLI::App* command = plugin.add_subcommand("search", "list the plugins of an index on a web server or in a folder");
   auto options = std::make_shared<SearchOptions>();
   command->add_option("words", options->words,
                       "that a plugin's name, kind, summary, id or numerics id has (default: all plugins)");

@@ -51,7 +51,8 @@ std::string download(std::string url, std::size_t limit, const std::string& ca_f
     if (is_https(url) && !is_https(next)) {
       fail("{}: it leads to {}, which is not https and is not followed", url, quote(next));
     }
-    if (!is_https(next) && !next.starts_with("http://")) fail("{}: it leads to {}, which is no url", url, quote(next));
+    if (!is_https(next) && !next.starts_with("http://"))
+      fail("{}: it leads to {}, which is not a url", url, quote(next));
     url = next;
   }
   fail(ErrorCode::kUnavailable, "{}: more than {} redirections lead from one to the next", url, kMaxRedirections);

@@ -41,7 +41,7 @@ void trust(const TrustOptions& options) {
 }  // namespace
 
 void add_plugin_trust_command(CLI::App& plugin) {
-  CLI::App* command = plugin.add_subcommand("trust", "the keys whose plugins may be installed: lists, adds or removes");
+  CLI::App* command = plugin.add_subcommand("trust", "list, add or remove the keys whose plugins may be installed");
   auto options = std::make_shared<TrustOptions>();
   command->add_option("key", options->file, "PEM file with the public key to trust (default: lists the trusted keys)");
   command->add_option("--remove", options->removed, "id of a key that is no longer trusted");

@@ -51,10 +51,10 @@ TEST(PluginIndex, FindsTheNewestVersionThatCanBeUsed) {
 }
 
 TEST(PluginIndex, SaysWhatIsWrong) {
-  EXPECT_THAT(error_of([] { parse_index("[]"); }), HasSubstr("this is no index of plugins"));
-  EXPECT_THAT(error_of([] { parse_index(R"({"format": "mortise-index/1"})"); }), HasSubstr("'plugins' is no list"));
+  EXPECT_THAT(error_of([] { parse_index("[]"); }), HasSubstr("this is not an index of plugins"));
+  EXPECT_THAT(error_of([] { parse_index(R"({"format": "mortise-index/1"})"); }), HasSubstr("'plugins' is not a list"));
   EXPECT_THAT(error_of([] { parse_index(R"({"format": "mortise-index/1", "plugins": [3]})"); }),
-              HasSubstr("plugin 1 of the index: it is no object"));
+              HasSubstr("plugin 1 of the index: it is not an object"));
   nlohmann::json json = nlohmann::json::parse(to_text({version_of("1")}));
   json["plugins"][0]["entry"] = "../x.json";
   EXPECT_THAT(error_of([&] { parse_index(json.dump()); }), HasSubstr("plugin 1 of the index: 'entry' is '../x.json'"));

@@ -57,7 +57,7 @@ TEST(Publication, RefusesWhatNobodyCouldInstall) {
   EXPECT_TRUE(fs::is_empty(folder.path()));
   folder.write("notes.json", "[]");
   EXPECT_THAT(error_of([&] { publish(folder.path(), some_entry(), "abc", kPrivatePem); }),
-              HasSubstr("notes.json: this is no entry of a plugin index"));
+              HasSubstr("notes.json: this is not an entry of a plugin index"));
 }
 
 }  // namespace

@@ -47,7 +47,7 @@ TEST(Signature, IsWhatWasWritten) {
 }
 
 TEST(Signature, SaysWhatIsWrong) {
-  EXPECT_THAT(error_of([] { parse_signature("{}"); }), HasSubstr("this is no signature"));
+  EXPECT_THAT(error_of([] { parse_signature("{}"); }), HasSubstr("this is not a signature"));
   nlohmann::json json = nlohmann::json::parse(to_text(sign("x", kPrivatePem)));
   for (const std::string& text : {std::string("QUJD"), std::string(88, '*'), std::string(86, 'A') + "AA"}) {
     json["signature"] = text;

@@ -28,11 +28,11 @@ TEST(WholeFile, IsNoLargerThanItsPurpose) {
 
 TEST(WholeFile, IsRegular) {
   const TempFolder folder;
-  EXPECT_THAT(error_of([&] { read_whole_file(folder.path(), 3); }), HasSubstr("this is no regular file"));
+  EXPECT_THAT(error_of([&] { read_whole_file(folder.path(), 3); }), HasSubstr("this is not a regular file"));
   EXPECT_THAT(error_of([&] { read_whole_file(folder.path() / "none", 3); }), HasSubstr("none: No such file"));
   const fs::path pipe = folder.path() / "pipe";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
-  EXPECT_THAT(error_of([&] { read_whole_file(pipe, 3); }), HasSubstr("this is no regular file"));
+  EXPECT_THAT(error_of([&] { read_whole_file(pipe, 3); }), HasSubstr("this is not a regular file"));
 }
 
 TEST(WholeFile, SaysWhereItCannotBeWritten) {
