@@ -21,9 +21,10 @@ TEST(Suite, PluginsThatAreNotBrokenPass) {
 }
 
 TEST(Suite, AtLeastThirtyCasesAreOfEachKind) {
-  for (const PartKind kind : {PartKind::kScheduler, PartKind::kProposer}) {
+  for (const PartKind kind : kAllKinds) {
     EXPECT_GE(std::ranges::count_if(all_cases(), [&](const Case& rule) { return (rule.kinds & of_kind(kind)) != 0; }),
-              30);
+              30)
+        << kind_name(kind);
   }
 }
 
