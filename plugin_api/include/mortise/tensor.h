@@ -11,7 +11,7 @@ enum {
   MORTISE_I32 = 0 << 8 | 32,
   MORTISE_I64 = 0 << 8 | 64,
   MORTISE_U8 = 1 << 8 | 8,
-  MORTISE_U32 = 1 << 8 | 32,
+  MORTISE_U32 = 1 << 8 | 32, /* DRAFT: no argument of a function has it yet */
   MORTISE_F16 = 2 << 8 | 16,
   MORTISE_F32 = 2 << 8 | 32,
   MORTISE_BF16 = 4 << 8 | 16,

@@ -10,7 +10,7 @@ namespace {
 constexpr mortise_component kPrefixGroup = SchedulerComponent<Scheduler>::component(
     "prefix_group",
     "requests that share a prefix run together: it is computed once and stays cached until all have used it",
-    scheduling::kLimitsSchema);
+    scheduling::kLimitsSchema, MORTISE_CAP_EXACT | MORTISE_CAP_PREFIX_GROUPS);
 
 }  // namespace
 }  // namespace mortise::prefix_group
