@@ -118,7 +118,7 @@ class Suffix {
       sequences_.erase(id);
       // Not INTERNAL: the host then sends the whole history, and all is well again.
       throw mortise::Failure(MORTISE_FAILED_PRECONDITION, "observe",
-                             "sequence " + std::to_string(id) + "continues at position " + std::to_string(position) +
+                             "sequence " + std::to_string(id) + " continues at position " + std::to_string(position) +
                                  ", which does not follow the tokens that the proposer knows");
     }
     for (const int32_t token : tokens) {

@@ -256,7 +256,7 @@ void state_is_dropped_and_gaps_are_told() {
   CHECK(proposer.num_sequences() == 1);
   CHECK(proposer.observe({{2, 7, {1}}}) == MORTISE_FAILED_PRECONDITION);
   CHECK(std::string(proposer.error.message) ==
-        "sequence 2continues at position 7, which does not follow the tokens that the proposer knows");
+        "sequence 2 continues at position 7, which does not follow the tokens that the proposer knows");
   CHECK(proposer.propose({{2, 4, 4}}) == (std::vector<Tokens>{{}}));
   CHECK(proposer.observe({{2, 0, range(1, 3)}}) == MORTISE_OK);  // a whole history takes the place of what was kept
   CHECK(proposer.propose({{2, 3, 4}}) == (std::vector<Tokens>{{}}));

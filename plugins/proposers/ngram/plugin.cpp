@@ -46,7 +46,7 @@ class Ngram {
       if (index->num_tokens() != seen.first_positions[i]) {
         sequences_.erase(seen.seq_ids[i]);
         throw Failure(MORTISE_INTERNAL, "observe",
-                      "sequence " + std::to_string(seen.seq_ids[i]) + "continues at position " +
+                      "sequence " + std::to_string(seen.seq_ids[i]) + " continues at position " +
                           std::to_string(seen.first_positions[i]) +
                           ", which does not follow the tokens that the proposer knows");
       }
