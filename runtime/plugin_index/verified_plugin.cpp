@@ -50,7 +50,7 @@ void check_plugin_bytes(const IndexEntry& entry, std::span<const char> bytes) {
   }
   const std::string sha256 = plugin_sha256(bytes);
   if (sha256 != entry.sha256) {
-    fail("the file has the SHA-256 {}, and its entry says {}; it was changed", sha256, entry.sha256);
+    fail("the file's SHA-256 is {}, but its entry asks for {}: the file was changed", sha256, entry.sha256);
   }
   if (const auto manifest = read_module_manifest(bytes)) check_manifest(entry, *manifest);
 }

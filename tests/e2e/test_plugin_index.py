@@ -194,12 +194,8 @@ def test_a_changed_entry_is_refused(copied, user, tmp_path):
 
 def test_another_authors_signature_is_refused(copied, user, tmp_path):
     private, public = make_key(tmp_path, "other")
-    openssl("pkeyutl", "-sign", "-inkey", private, "-rawin", "-in", copied, "-out", tmp_path / "raw")
-    raw = openssl("pkey", "-pubin", "-in", public, "-outform", "DER")[-32:]
-    signature = {"format": "mortise-signature/1", "key": hashlib.sha256(raw).hexdigest()[:32],
-                 "signature": base64.b64encode((tmp_path / "raw").read_bytes()).decode()}
-    pathlib.Path(f"{copied}.sig").write_text(json.dumps(signature))
-    refused(install(user, copied, tmp_path), f"the key {signature['key']}, which is not trusted here")
+    key = signed(copied, copied.read_text(), private, public)
+    refused(install(user, copied, tmp_path), f"the key {key}, which is not trusted here")
     user("trust", public)  # what openssl signed is taken once its key is trusted
     assert install(user, copied, tmp_path).returncode == 0
 
@@ -209,11 +205,41 @@ def test_a_changed_file_is_refused(copied, user, tmp_path):
     data = bytearray(plugin.read_bytes())
     data[len(data) // 2] ^= 1
     plugin.write_bytes(data)
-    refused(install(user, copied, tmp_path), "it was changed")
+    refused(install(user, copied, tmp_path), ": the file was changed")
     plugin.write_bytes(data[:-1])
     refused(install(user, copied, tmp_path), "it was changed or cut off")
     plugin.write_bytes(data + b"x")
     refused(install(user, copied, tmp_path), "which is too large for its purpose")
+
+
+def signed(entry, text, private, public):
+    """Writes an entry and its signature as openssl makes it."""
+    entry.write_text(text)
+    raw = entry.with_suffix(".raw")
+    openssl("pkeyutl", "-sign", "-inkey", private, "-rawin", "-in", entry, "-out", raw)
+    key = hashlib.sha256(openssl("pkey", "-pubin", "-in", public, "-outform", "DER")[-32:]).hexdigest()[:32]
+    pathlib.Path(f"{entry}.sig").write_text(json.dumps({"format": "mortise-signature/1", "key": key,
+                                                        "signature": base64.b64encode(raw.read_bytes()).decode()}))
+    return key
+
+
+def test_an_entry_that_lies_is_refused_although_it_is_signed(published, copied, user, tmp_path):
+    """An author's mistake: the file is another plugin than the entry says. The file's manifest tells before it runs; without a
+    manifest the check's own process does."""
+    entry = json.loads(copied.read_text())
+    entry["parts"][0]["name"] = "other"
+    signed(copied, json.dumps(entry), published["private"], published["public"])
+    refused(install(user, copied, tmp_path), "the entry describes proposer 'other', and the file itself proposer 'ngram'")
+    plain = copied.parent / "plain.so"
+    subprocess.run(["objcopy", "--rename-section", ".mortise.module=.other", PLUGIN, plain], check=True)
+    entry.update(file="plain.so", size=plain.stat().st_size, sha256=sha256(plain))
+    signed(copied, json.dumps(entry), published["private"], published["public"])
+    refused(install(user, copied, tmp_path), "the entry's first part is 'other', and the plugin's own is 'ngram'")
+
+
+def test_the_hash_that_the_user_gives_counts_beside_the_signature(copied, user, tmp_path):
+    refused(user("install", copied, "--sha256", "0" * 64, "--to", tmp_path), f"but --sha256 asks for {'0' * 64}")
+    assert user("install", copied, "--sha256", sha256(PLUGIN), "--to", tmp_path).returncode == 0
 
 
 def test_missing_files_are_named(copied, user, tmp_path):

@@ -57,7 +57,7 @@ Verified take_signed(const std::string& location, const InstallOptions& options)
     const std::string reason = unusable_here(entry.abi_major, entry.abi_minor, entry.platform);
     if (!reason.empty()) throw Error(reason);
     if (!options.sha256.empty() && options.sha256 != entry.sha256) {
-      fail("its plugin has the SHA-256 {}, not {} as --sha256 says", entry.sha256, options.sha256);
+      fail("its plugin's hash is {}, but --sha256 asks for {}", entry.sha256, options.sha256);
     }
     const auto size = static_cast<std::size_t>(entry.size);
     Verified plugin{entry.sha256, read_source(beside(location, entry.file), size, options.index.ca_file),

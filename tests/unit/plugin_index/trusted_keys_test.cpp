@@ -21,7 +21,8 @@ TEST(TrustedKeys, AreThoseThatWereAdded) {
   EXPECT_EQ(keys.find(kKeyId), key);
   EXPECT_EQ(keys.remove(kKeyId), path);
   EXPECT_FALSE(fs::exists(path));
-  EXPECT_THAT(error_of([&] { keys.remove(kKeyId); }), HasSubstr("no key dac073e0123bdea59dd9b3bda9cf6037 is trusted"));
+  EXPECT_THAT(error_of([&] { keys.remove(kKeyId); }),
+              HasSubstr("is trusted; `mortise plugin trust` lists those that are"));
 }
 
 TEST(TrustedKeys, AreKnownByTheKeyAndNotByTheFilesName) {

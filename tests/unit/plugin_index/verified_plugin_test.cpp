@@ -47,7 +47,7 @@ TEST_F(VerifiedPlugin, IsTheFileThatItsEntryDescribes) {
   bytes.pop_back();
   bytes[bytes.size() / 2] ^= 1;
   EXPECT_THAT(error_of([&] { check_plugin_bytes(entry, bytes); }),
-              HasSubstr("and its entry says " + entry.sha256 + "; it was changed"));
+              HasSubstr("but its entry asks for " + entry.sha256 + ": the file was changed"));
 }
 
 TEST_F(VerifiedPlugin, DescribesItselfAsItsEntryDoes) {
