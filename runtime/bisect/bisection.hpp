@@ -38,7 +38,7 @@ struct Bisection {
   BisectSetting setting;  // in which the difference appeared; the last setting if there is none
   TraceComparison traces;
   Comparison results;               // of the request itself, in this setting
-  std::string elements;             // of the first difference: both outputs of the operation
+  std::string elements;             // where both outputs of the first different operation differ, by element
   std::vector<Exchange> exchanges;  // of the parts that differ; empty if there is no difference
 
   bool differs() const { return traces.first.has_value() || results.first.has_value(); }

@@ -57,7 +57,8 @@ class Budget {
   std::size_t depth_ = 0;
 };
 
-// Pays for a level of nesting for the length of a scope. Used by the thread of the budget.
+// Pays for a level of nesting for the length of a scope. Invariant: while this lives, the budget counts one level more.
+// Used by the thread of the budget.
 class Level {
  public:
   explicit Level(Budget& budget) : budget_(budget) { budget.enter(); }

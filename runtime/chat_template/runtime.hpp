@@ -106,7 +106,7 @@ MarkedText format_percent(const MarkedText& format, const std::vector<Value>& va
 
 // Text operations that filters and methods share.
 enum class Ends { kLeft, kRight, kBoth };
-// Without white space, or without `characters` if they are given, at these ends.
+// Removes white space, or `characters` if given, at these ends.
 MarkedText strip(const MarkedText& text, const MarkedText* characters, Ends ends);
 MarkedText replace(const MarkedText& text, const MarkedText& from, const MarkedText& to, std::int64_t count,
                    Runtime& runtime);

@@ -189,7 +189,7 @@ std::string hash_key(const Value& key) {
   for (const Value& item : tuple->items) {
     // Nested tuples are refused, because one tuple may occur many times in another.
     if (item.object<Sequence>() != nullptr)
-      fail("a tuple with {} cannot be the key of a dict", item.type_with_article());
+      fail("a tuple that contains {} cannot be the key of a dict", item.type_with_article());
     const std::string part = hash_key(item);
     text += std::to_string(part.size()) + ":" + part;
   }

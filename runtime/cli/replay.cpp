@@ -135,8 +135,9 @@ class Replay {
     const Assembly& assembly = pipeline->assembly;
     if (header.vocab_size != assembly.dims().vocab_size || header.vocabulary != assembly.vocabulary()) {
       fail(
-          "{}: line {}: pipeline '{}' was recorded with another vocabulary ({} tokens, {}) than the one of {} ({} "
-          "tokens, {}); give the script of a pipeline whose model has the same tokens",
+          "{}: line {}: pipeline '{}' was recorded with a vocabulary of {} tokens ({}), but {} has {} tokens ({}); use "
+          "a "
+          "script whose model has the recorded vocabulary",
           in_.name(), line.number, header.pipeline, header.vocab_size, header.vocabulary,
           pipeline->service.info().model, assembly.dims().vocab_size, assembly.vocabulary());
     }

@@ -25,7 +25,7 @@ void add_time(Json& figures, const std::string& what, const std::vector<double>&
   figures[what] = Json::array({"us", microseconds(seconds)});
 }
 
-// Requests come as fast as they end, so that so many are known all the time.
+// A new request arrives whenever one ends, so the scheduler always knows `num_requests` requests.
 void schedule(Subject& subject, std::size_t num_requests, Json& figures) {
   const auto part = subject.make_active();
   SimulatedEngine engine(guarded_calls(*part),
@@ -142,7 +142,7 @@ void operate(Subject& subject, Json& figures) {
       const auto measure = [&](const char* what, const auto& call) {
         std::vector<double> seconds;
         double total = 0;
-        // Many calls, but of a slow device a few: two are for warming up.
+        // Up to 300 calls, fewer on a slow device, but at least 5. The first two only warm up.
         for (int i = 0; i < 300 && (i < 5 || total < kMostSeconds); ++i) {
           const auto begin = Clock::now();
           bench.run(what, call);

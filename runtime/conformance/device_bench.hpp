@@ -37,7 +37,8 @@ struct DeviceBench {
 // Calls `work` for each type that the device computes in.
 void in_each_type(Subject& subject, const std::function<void(const DeviceBench&)>& work);
 
-// Throws CaseFailed unless `compute` gives every row of x the bits that it has in `whole`, in every order and alone.
+// Throws CaseFailed unless `compute` gives each row of x the bits that it has in `whole`: in any order of the rows, and
+// also if the row is computed alone.
 void expect_independent(const DeviceBench& bench, const Matrix& x, const Matrix& whole,
                         const std::function<Matrix(const Matrix& x)>& compute, const char* what);
 // Throws CaseFailed unless the matrices have equal bits, or are near where the bits are not specified.

@@ -1,7 +1,7 @@
 // runtime/engine/planner.hpp: asks the scheduler for a step's plan and checks it. First come, first served replaces a
 // plan that breaks a bound, every plan after the scheduler has failed, and every plan while a sequence lives that the
-// scheduler has starved. So a foreign scheduler can make the engine slow, never wrong and never stuck. Engine thread
-// only.
+// scheduler has starved. So a foreign scheduler can make the engine slow, never wrong and never stuck. [engine's
+// thread]
 #pragma once
 
 #include <cstdint>

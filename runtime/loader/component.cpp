@@ -138,7 +138,8 @@ Component check_component(const mortise_component* abi, std::int32_t index, cons
   if (abi->name == nullptr) fail("component {} ({}) has no name", index, kind_name(kind));
   const std::string name = plugin_text(abi->name, 64);
   const std::string label = fmt::format("{} '{}'", kind_name(kind), name);
-  if (!is_part_name(name)) fail("{}: a name has lower-case letters, digits and '_', and begins with a letter", label);
+  if (!is_part_name(name))
+    fail("{}: a name must begin with a letter, and can have only lower-case letters, digits and '_'", label);
   if (abi->summary == nullptr || *abi->summary == '\0') fail("{} has no summary; describe it in one line", label);
   if (abi->supports == nullptr || abi->create == nullptr || abi->destroy == nullptr) {
     fail("{} lacks supports, create or destroy", label);

@@ -47,7 +47,7 @@ std::vector<Json> alternatives(const Json& property) {
   return {};
 }
 
-// `words` of each alternative, joined, without repetitions.
+// Returns words(alternative) of all alternatives, joined by `separator`. Equal texts appear once.
 template <typename Words>
 std::string words_of_alternatives(const std::vector<Json>& alternatives, const char* separator, const Words& words) {
   std::vector<std::string> all;

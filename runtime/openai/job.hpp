@@ -33,8 +33,8 @@ using JobDone = std::function<void(JobResult, std::optional<Error> error)>;
 // `observer` may be null.
 Abort run_job(Engine& engine, std::vector<Request> requests, AnswerObserver* observer, JobDone done);
 
-// Requests with one choice each, which are made one by one, so that a body with very many of them needs memory for a
-// few only. `make` is called on any thread, one call at a time, and again for a request that the engine had no room
+// Requests with one choice each. They are made one at a time, so a body with very many requests needs memory for only a
+// few. `make` is called on any thread, one call at a time, and again for a request that the engine had no room
 // for. It must not throw.
 struct RequestSeries {
   std::size_t count = 0;
@@ -45,8 +45,8 @@ struct RequestSeries {
 // That is 500 completions of a prompt of 2000 tokens, more than a step runs.
 inline constexpr std::size_t kMaxOpenTokens = std::size_t{1} << 20;
 
-// The same for a series. At a time the engine has about `max_open_tokens` prompt tokens of it, and at least one
-// request. If the engine has no room for the next request, it waits until one of its own ends; without any it fails as
+// The same for a series. It keeps at least one request in the engine, and about `max_open_tokens` prompt tokens at
+// most. If the engine has no room for the next request, it waits until one of its own ends; without any it fails as
 // overloaded.
 // REQUIRES: engine.check() accepts all requests.
 Abort run_job(Engine& engine, RequestSeries requests, std::size_t max_open_tokens, JobDone done);

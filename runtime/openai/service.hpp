@@ -47,7 +47,7 @@ struct AnswerStamp {
 // A rendered chat: one text that is not tokenized yet.
 struct ChatPrompt {
   SegmentedText text;
-  bool add_special_tokens = false;  // false: the template has written the special tokens, as those of checkpoints do
+  bool add_special_tokens = false;  // false: the template writes them itself, as those of checkpoints do
 };
 
 // What answers say about their model, and how requests are read.

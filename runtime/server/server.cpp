@@ -100,8 +100,8 @@ std::string Server::url() const {
 void Server::run(const Hooks& hooks) {
   drain_ = hooks.drain;
   reload_ = hooks.reload;
-  // Neither `serving` nor the accept loop may end silently: without the one no client is served, without the other the
-  // process never ends.
+  // Neither the accept loop nor `serving` may end silently: without the accept loop no client is served, and without
+  // `serving` the process never ends.
   const auto end_with = [this](const std::exception_ptr& error) {
     if (!error) return;
     failure_ = error;

@@ -38,7 +38,7 @@ std::optional<struct stat> find_file(const std::string& path) {
   struct stat found {};
   if (::lstat(path.c_str(), &found) == 0) return found;
   if (errno == ENOENT) return std::nullopt;
-  fail("--takeover-socket {}: {}", path, std::strerror(errno));
+  fail("--takeover-socket {}: cannot check whether the socket exists: {}", path, std::strerror(errno));
 }
 
 }  // namespace

@@ -234,7 +234,7 @@ def test_an_entry_that_lies_is_refused_although_it_is_signed(published, copied, 
     subprocess.run(["objcopy", "--rename-section", ".mortise.module=.other", PLUGIN, plain], check=True)
     entry.update(file="plain.so", size=plain.stat().st_size, sha256=sha256(plain))
     signed(copied, json.dumps(entry), published["private"], published["public"])
-    refused(install(user, copied, tmp_path), "the entry's first part is 'other', and the plugin's own is 'ngram'")
+    refused(install(user, copied, tmp_path), "the plugin's first part is 'other', but it is 'ngram'; ask its author to publish it again")
 
 
 def test_the_hash_that_the_user_gives_counts_beside_the_signature(copied, user, tmp_path):

@@ -243,6 +243,7 @@ def test_a_new_process_that_fails_changes_nothing(servers, script):
         "--host and --port say 127.0.0.1:1;": [*args, "--port", 1],
         "no such file": [*args, "--port", 0, "--tls-certificate", "missing", "--tls-key", "missing"],
         "a server listens there": ["serve", "--port", 0, "--takeover-socket", servers.path],
+        "cannot check whether the socket exists": ["serve", "--port", 0, "--takeover-socket", f"{servers.path}/below"],
         "--takeover requires --takeover-socket": ["serve", "--takeover"],
     }
     for message, command in failures.items():

@@ -8,16 +8,18 @@
 
 namespace mortise {
 
-// Borrows a step; for the duration of one forward or propose call. Each function queues its operation and throws a
-// Failure if the device refuses it.
+// Borrows a step for the duration of one forward or propose call. For the thread of that call. Each function queues its
+// operation on the step's stream, and throws a Failure if the device refuses it. Tensors stay the caller's.
 class Ops {
  public:
   explicit Ops(const mortise_step& step) : step_(step), table_(*step.device_table) {}
 
+  // out[m] = row ids[m] of the weight; ids in device memory.
   void embed(const int32_t* ids, const Weight& weight, const mortise_tensor& out) {
     check(table_.embed(step_.device, step_.stream, ids, weight.get(), &out, &error_), error_);
   }
 
+  // out = x w^T + bias. `bias` may be null. If column_end is not 0, only the outputs column_begin .. column_end - 1.
   void linear(const mortise_tensor& x, const mortise_weight* weight, const mortise_weight* bias,
               const mortise_tensor& out, int32_t column_begin = 0, int32_t column_end = 0) {
     auto args = sized<mortise_linear_args>();
@@ -30,6 +32,7 @@ class Ops {
     check(table_.linear(step_.device, step_.stream, &args, &error_), error_);
   }
 
+  // The outputs of all pieces, side by side in `out`.
   void linear(const mortise_tensor& x, const Linear& pieces, const mortise_tensor& out) {
     if (pieces.size() == 1) return linear(x, pieces[0].weight.get(), pieces[0].bias.get(), out);
     int64_t column = 0;
@@ -68,12 +71,15 @@ class Ops {
     check(table_.layer_norm(step_.device, step_.stream, &args, &error_), error_);
   }
 
+  // out[m, n] = silu(x[m, n]) * x[m, N + n], for out [M, N].
   void silu_gate(const mortise_tensor& x, const mortise_tensor& out) {
     check(table_.gated_activation(step_.device, step_.stream, MORTISE_ACT_SILU, &x, &out, &error_), error_);
   }
+  // x = act(x), for one of MORTISE_ACT_*.
   void activate(int32_t activation, const mortise_tensor& x) {
     check(table_.activation(step_.device, step_.stream, activation, &x, &x, &error_), error_);
   }
+  // out = a + b
   void add(const mortise_tensor& a, const mortise_tensor& b, const mortise_tensor& out) {
     check(table_.add(step_.device, step_.stream, &a, &b, &out, &error_), error_);
   }

@@ -14,7 +14,7 @@ namespace mortise {
 // took. For one thread.
 class PlanBlocks {
  public:
-  // Keeps a pointer to `view`.
+  // Borrows `view`, which must outlive this object.
   explicit PlanBlocks(const mortise_schedule_view& view)
       : memory_(2 * static_cast<std::size_t>(view.num_seqs)),
         blocks_(mortise_plan_blocks_begin(&view, memory_.data())) {}
@@ -28,7 +28,8 @@ class PlanBlocks {
   // How many of the waiting sequence's cached free blocks the plan has not taken yet.
   int32_t cached_free(int32_t i) const { return mortise_plan_blocks_cached_free(&blocks_, i); }
 
-  // Preempts the running sequence `i`. REQUIRES: if it is the first, no waiting sequence was started.
+  // Preempts the running sequence `i`. REQUIRES: no waiting sequence was started before
+  // the first call of preempt().
   void preempt(int32_t i) { mortise_plan_blocks_preempt(&blocks_, i); }
   // Runs sequence `i`, once, until `end` tokens have KV.
   void run(int32_t i, int64_t end) { mortise_plan_blocks_run(&blocks_, i, end); }

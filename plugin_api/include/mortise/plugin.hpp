@@ -1,7 +1,7 @@
 // mortise/plugin.hpp: C++ helpers for plugin authors. Not part of the ABI: they are compiled into the plugin. C++17.
 // Since 0.1. They keep no global state, so any thread may use them; an object is for one thread at a time.
 //   Failure, guard()      an exception barrier: throw inside, return a mortise_status outside
-//   known(), sized()      read a struct whose size the caller chose; make one of this header's size
+//   known(), sized()      copy the fields of a struct that both sides know; make a zeroed struct with its size set
 //   Options               typed access to the options
 //   make_tensor(), dtype_bytes()
 //   MORTISE_PLUGIN        defines the entry function from a list of components

@@ -35,8 +35,8 @@ typedef struct mortise_observation {
    * default stream before observe returns. The next step overwrites them: copy what you need. */
   const mortise_tensor* hidden;
   const uint64_t* ended_ids; /* [num_ended] sequences that have ended: drop their state */
-  /* [num_seqs] the position of the sequence's first token in `tokens`: how many tokens the proposer was told before.
-   * Since 0.3 */
+  /* [num_seqs] the position of the sequence's first token in `tokens`: how many tokens of the sequence the proposer
+   * received in earlier calls. Since 0.3 */
   const int32_t* first_positions;
   /* [num_seqs], NULL if `hidden` is: the row that produced the sequence's last token; -1: this step has none. Since 0.3
    */

@@ -7,7 +7,7 @@
 //              unit merges the spans of a row block. A row block that is a large part of all work (a decode with a
 //              long context) is cut into pieces, which write partials.
 //   unit       a row block or a piece of one, for one KV head
-//   task       consecutive units, so many that handing out a task costs little
+//   task       enough consecutive units that handing out a task costs little
 //   round      tasks that may run at the same time: round 0 depends on nothing, round 1 merges partials of round 0
 #pragma once
 

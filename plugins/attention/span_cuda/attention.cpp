@@ -6,7 +6,7 @@
 namespace mortise::span_cuda {
 namespace {
 
-constexpr std::size_t kStagings = 4;  // so many steps may have uploads of their work lists in flight
+constexpr std::size_t kStagings = 4;  // the most steps whose work lists are in upload at the same time
 // The most memory for partials. A decode of one sequence of 128 K tokens with 64 query heads needs 36 MiB. Tiles whose
 // partials do not fit are not cut (plan.cpp).
 constexpr uint64_t kMaxPartialBytes = uint64_t{64} << 20;

@@ -21,7 +21,7 @@ inline int32_t ceil_div(int32_t a, int32_t b) {
   return (a + b - 1) / b;
 }
 
-// A sequence with at least so many rows (tokens times query heads of a KV head) goes to the prefill kernel. With fewer
+// The fewest rows (tokens times query heads of a KV head) of a sequence for the prefill kernel. With fewer
 // rows, a few tiles of 16 read the cache faster; with more, the prefill kernel uses the tensor cores better.
 constexpr int32_t kPrefillFrom = 4 * cuda::kDecodeRows + 1;
 

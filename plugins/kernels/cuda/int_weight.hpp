@@ -8,9 +8,9 @@
 //                                             each byte value - 128 (signed)
 //   values, 4 bits  [2][32 lanes][16]         two steps together: the first in the low halves of the bytes
 //   sets            [128 / span]: f32 scale[16], u8 zero[16] for a span of the chunk's columns
-// The span is the largest of 128, 64 and 32 that divides the groups. With one group a row there are no sets; scales f32
-// [16 panels] and zeros u8 [16 panels] are behind all panels. Everything beyond n and k is zero, as x is there, except
-// scales in sets, which are -0.
+// `span` is how many columns share a scale in memory: the largest of 128, 64 and 32 that divides the groups. With one
+// group a row there are no sets; scales f32 [16 panels] and zeros u8 [16 panels] are behind all panels. Everything
+// beyond n and k is zero, as x is there, except scales in sets, which are -0.
 #pragma once
 
 #include <cstddef>

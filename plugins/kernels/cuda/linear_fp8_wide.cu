@@ -72,7 +72,8 @@ __device__ __forceinline__ TilePosition position_of(const WideArgs& args, int pa
   return {first + i % rows, min(column, args.column_tiles - 1), column < args.column_tiles};
 }
 
-// A place in the ring, and whether the ring has been passed an even number of times.
+// A place in the ring of shared-memory buffers. `phase` is 0 after an even number of passes over the ring, otherwise 1:
+// it is the phase of the place's barriers.
 template <class S>
 struct Place {
   std::uint32_t memory;

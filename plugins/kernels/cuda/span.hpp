@@ -6,8 +6,8 @@
 //   q, out    bf16 [tokens, heads, head_dim]                with strides for tokens and heads
 //   head_dim  one of kSpanHeadDims; block_size a power of two from 16 on; heads a multiple of the KV heads
 //
-// A **tile** is some rows of one sequence for one KV head (row i is token i / num_heads, query head i % num_heads). A
-// **run** is a tile with a range of spans.
+// A **tile** is some rows of one sequence for one KV head. Row i of a tile is token i / num_heads and query head
+// i % num_heads, where num_heads is SpanRun::num_heads. A **run** is a tile with a range of spans.
 // Order: each span gives a partial (maximum, sum, O) that depends on the row alone; partials merge from left to right.
 // So the bits of a row are the same however spans are divided among runs and kernels.
 //

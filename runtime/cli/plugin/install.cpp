@@ -114,7 +114,8 @@ std::string check_verified(const Verified& plugin) {
   passed_check(copy.path(), "quick", plugin.check_options);
   std::string name = conformance::describe_file({.file = copy.path()}, {}).front().name;
   if (plugin.name.empty() || name == plugin.name) return name;
-  fail("the entry's first part is '{}', and the plugin's own is '{}'", plugin.name, name);
+  fail("the entry says that the plugin's first part is '{}', but it is '{}'; ask its author to publish it again",
+       plugin.name, name);
 }
 
 void install_plugin(const InstallOptions& options) {

@@ -39,7 +39,7 @@ std::string error_text(int code) {
   return reinterpret_cast<const char*>(buffer);
 }
 
-// The first byte of the character that has the byte at `offset`.
+// Returns the offset of the first byte of the character that contains the byte at `offset`.
 std::size_t character_start(std::string_view text, std::size_t offset) {
   while (offset < text.size() && (static_cast<unsigned char>(text[offset]) & 0xC0) == 0x80) --offset;
   return offset;

@@ -234,7 +234,7 @@ TEST(ChatTemplate, HostileTemplatesPayForTheMemoryTheyTake) {
 TEST(ChatTemplate, HostileKeysOfDicts) {
   EXPECT_THAT(error_of("{% set n = namespace(t=(1,)) %}{% for i in range(60) %}{% set n.t = (n.t, n.t) %}{% endfor %}"
                        "{{ {n.t: 1} }}"),
-              HasSubstr("a tuple with a tuple cannot be the key of a dict"));
+              HasSubstr("a tuple that contains a tuple cannot be the key of a dict"));
   EXPECT_EQ(render("{{ {(1, 'a'): 2}[(1, 'a')] }}"), "2");
   EXPECT_EQ(error_of("{{ {}['x' * 100000].y }}"),
             "chat_template line 1: a dict has no item '" + std::string(60, 'x') + "...'");

@@ -38,7 +38,7 @@ TEST(PluginFile, TellsWhatTheModuleSays) {
 TEST(PluginFile, FilesThatAreNoneAreRefusedWithTheirName) {
   const TempFolder dir;
   EXPECT_EQ(refusal(dir.path() / "none.so"), (dir.path() / "none.so").string() + ": no such file");
-  EXPECT_THAT(refusal(dir.path()), HasSubstr("is a folder"));
+  EXPECT_THAT(refusal(dir.path()), HasSubstr("is a folder; name the plugin file in it"));
   write_text(dir.path() / "empty.so", "");
   EXPECT_THAT(refusal(dir.path() / "empty.so"), HasSubstr("is empty; build it again"));
   write_text(dir.path() / "large.so", "x");
@@ -123,7 +123,7 @@ TEST(PluginFile, MalformedModulesAreRefusedWithWhatIsWrong) {
       {"unknown_kind", "unknown kind 77"},
       {"null_name", "component 1 (scheduler) has no name"},
       {"null_summary", "scheduler 'bad' has no summary"},
-      {"bad_name", "scheduler 'Bad-Name': a name has lower-case"},
+      {"bad_name", "scheduler 'Bad-Name': a name must begin with a letter"},
       {"no_table", "scheduler 'bad' has no table"},
       {"missing_slot", "lacks the function 'plan'"},
       {"short_table", "lacks the function 'plan'"},

@@ -1,5 +1,5 @@
-// linear_fp8 for AVX-512, AVX2 and portable code: the weights of a group are widened into the first-level cache, in the
-// order of f32 weights, and multiplied by the blocks of linear.
+// linear_fp8 for AVX-512, AVX2 and portable code: widens one group of weights at a time to f32 in the first-level
+// cache, in the layout of f32 weights, and multiplies it with the routines of linear/block.hpp.
 #include "kernels/cpu/linear/block.hpp"
 #include "kernels/cpu/linear_fp8/widen.hpp"
 

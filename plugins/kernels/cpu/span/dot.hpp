@@ -59,8 +59,9 @@ MORTISE_INLINE F32x16 chain(const float*, F32x16 a, F32x16 b, F32x16 c) {
   return fma(a, b, c);
 }
 
-// The pairs of a tile: even(half, p, chunk) and odd(..), p < kHalfPairs. Each is loaded where it is used, since both
-// together would exceed the registers of AVX2. T decides how products are rounded.
+// A tile of 32 products is read as even and odd elements: even(half, p, chunk) and odd(half, p, chunk), p < kHalfPairs.
+// The even and the odd vectors are loaded separately, because together they would exceed the registers of AVX2. T
+// decides how products are rounded.
 
 // K: pairs of neighbours along head_dim, for the sixteen keys of each group.
 template <class T, class E>

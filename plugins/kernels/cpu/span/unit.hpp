@@ -61,7 +61,7 @@ class SpanReader {
   void stop_fetching() { enabled_ = false; }
   const Cache<E>& cache() const { return cache_; }
   std::int32_t first_group() const { return first_; }
-  // K of group number `group` of the span.
+  // Returns K of the span's group number `group`.
   const E* keys(std::int32_t group) const { return cache_.keys(first_ + group); }
   void fetch_values(std::int32_t group) const {
     if (!enabled_) return;
