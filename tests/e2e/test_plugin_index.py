@@ -137,9 +137,11 @@ def test_from_a_web_server_to_a_script_that_pins_it(published, user, tmp_path, m
     pin = f'plugin {{ "ngram", sha256 = "{sha256(PLUGIN)}" }}'
     assert pin in installed.stdout
     script = tmp_path / "pinned.lua"
-    demo = (SOURCE / "scripts/demo.lua").read_text()
-    assert "ngram {" in demo or "ngram{" in demo
-    script.write_text(demo.replace("ngram {", pin + " {").replace("script_dir ..", f'"{SOURCE}/scripts" ..'))
+    script.write_text(f"""return pipeline {{
+  device = cpu {{}}, model = llama {{ path = "{SOURCE}/models/demo" }}, attention = paged {{}}, scheduler = fcfs {{}},
+  proposer = {pin} {{}}, kv_cache = {{ memory = "64MiB" }},
+}}
+""")
     run = run_mortise("run", script, "-p", "2 + 2 =", "-n", "4", env={"MORTISE_PLUGIN_PATH": str(tmp_path / "plugins")})
     assert run.returncode == 0, run.stderr
 
