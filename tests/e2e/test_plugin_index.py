@@ -319,5 +319,5 @@ def test_a_hostile_index_cannot_write_to_the_terminal(copied, user):
     index = json.loads(path.read_text())
     index["plugins"][0]["parts"][0]["summary"] = "x\x1b[2J"
     path.write_text(json.dumps(index))
-    error = refused(user("search", "--index", copied.parent), "plugin 1 of the index: 'summary' is no line")
+    error = refused(user("search", "--index", copied.parent), "plugin 1 of the index: 'summary' is not a line")
     assert "\x1b" not in error
