@@ -17,7 +17,7 @@ PublishedCheck passed_check(const std::filesystem::path& file, const std::string
     if (finding.result.outcome == Outcome::kPassed) ++result.passed;
     if (finding.result.outcome == Outcome::kNotApplicable) ++result.not_applicable;
     if (finding.result.outcome != Outcome::kFailed || ++num_failed > 3) return;
-    failures += fmt::format("{}{}: {}", failures.empty() ? "" : "; ", finding.rule->name, finding.result.text);
+    failures += fmt::format("{}{}: {:.300}", failures.empty() ? "" : "; ", finding.rule->name, finding.result.text);
   });
   if (num_failed > 0) {
     fail("{}: {} cases of `mortise plugin check` fail: {}{}", file.string(), num_failed, failures,

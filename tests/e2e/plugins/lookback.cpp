@@ -11,6 +11,7 @@ namespace {
 
 constexpr const char* kSchema = R"({
   "type": "object",
+  "additionalProperties": false,
   "properties": {
     "max_tokens": {"title": "drafts of a step, at most", "type": "integer", "minimum": 1, "maximum": 16, "default": 4},
     "occurrence": {"title": "which earlier one is followed", "enum": ["first", "latest"], "default": "latest"},
@@ -24,7 +25,8 @@ class Lookback {
   Lookback(const mortise_host*, const mortise_create_args&, const mortise::Options& options)
       : latest_(options.get<std::string>("occurrence") == "latest"), eager_(options.get<bool>("eager")) {
     const auto notes = options.get<std::string>("notes");
-    if (!notes.empty() && !std::filesystem::exists(notes)) {
+    std::error_code error;  // a name may be too long for any file
+    if (!notes.empty() && !std::filesystem::exists(notes, error)) {
       throw mortise::Failure(MORTISE_NOT_FOUND, "notes", notes + ": no such file");
     }
   }
