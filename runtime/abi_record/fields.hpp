@@ -79,7 +79,8 @@ class Writer {
 };
 
 // Fills a struct from JSON. Arrays are read-only memory that ends at a guard page and lives as long as `copies`. Throws
-// an Error if a field is missing or has another type, range or length.
+// an Error if a field is missing or has another type, range or length. Used by one thread. Invariant: every array that
+// it gives belongs to `copies`.
 class Reader {
  public:
   Reader(const nlohmann::json& json, conformance::ReadOnlyCopies& copies) : json_(json), copies_(copies) {}

@@ -83,7 +83,8 @@ class ProductProbe {
   mortise_weight* weight_ = nullptr;
 };
 
-// Repeats copies from page-locked host memory to the device. Used by one thread.
+// Repeats copies from page-locked host memory to the device. Used by one thread. Invariant: both memories have bytes()
+// bytes, and the host's are written, so that a copy takes no page fault.
 class UploadProbe {
  public:
   explicit UploadProbe(ProbedDevice& device);  // `device` outlives this object
@@ -97,7 +98,7 @@ class UploadProbe {
 };
 
 // The limits of steps. Created before the pipeline, whose KV cache may take all memory that is left. Used by one
-// thread.
+// thread. Invariant: device_ outlives product_, which borrows it.
 class DeviceStepProbes : public LimitProbes {
  public:
   DeviceStepProbes(std::unique_ptr<ProbedDevice> device, const ProductSizes& sizes);
@@ -116,7 +117,8 @@ class DeviceStepProbes : public LimitProbes {
   bool with_products_ = true;
 };
 
-// The limits of a start, in which the weights come from the host's memory. Used by one thread.
+// The limits of a start, in which the weights come from the host's memory. Used by one thread. Invariant: device_
+// outlives upload_, which borrows it.
 class UploadProbes : public LimitProbes {
  public:
   explicit UploadProbes(std::unique_ptr<ProbedDevice> device) : device_(std::move(device)), upload_(*device_) {}

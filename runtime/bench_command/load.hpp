@@ -16,7 +16,7 @@ std::vector<Request> make_requests(const std::vector<SequenceShape>& sequences, 
 
 // `num_groups` times `per_group` requests, and another group of `largest` requests unless that is 0. Requests of one
 // group share their first tokens. The requests are shuffled. The first request of each group, in the order of groups,
-// has no cached tokens.
+// has no cached tokens. A value.
 struct GroupLoad {
   std::int64_t num_groups, per_group, shared, own, output, largest = 0;
 

@@ -23,7 +23,8 @@ struct PrefixWork {
   std::int64_t members, shared, own;  // sequences; tokens that all share; further tokens of each
 };
 
-// One attention on the cache, and the step to be measured. Used by one thread.
+// One attention on the cache, and the step to be measured. Used by one thread. Invariant: only append() changes K and V
+// of the cache.
 class PrefixSide {
  public:
   PrefixSide(const DevicePart& device, const Component& component, const mortise_model_dims& dims,

@@ -14,6 +14,7 @@
 namespace mortise::bench {
 
 // The limits of a pipeline's work, measured at every call of sample(). Used by one thread; a probe may start others.
+// Invariant: movement() and working_set_bytes() are the same for all samples.
 class LimitProbes {
  public:
   virtual ~LimitProbes() = default;
@@ -59,7 +60,7 @@ class ReadProbe {
 double unit_operations_per_s(Unit unit, std::size_t num_threads);
 
 // The limits of this machine's processors, for the bytes that steps read, the number of threads and the unit. Used by
-// one thread.
+// one thread. Invariant: all samples read the same memory.
 class ProcessorProbes : public LimitProbes {
  public:
   ProcessorProbes(std::size_t working_set_bytes, std::size_t num_threads, std::optional<Unit> unit);

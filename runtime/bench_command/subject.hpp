@@ -18,7 +18,8 @@
 
 namespace mortise::bench {
 
-// The choice of a pipeline: a script's, with another model if a shape is given, and with changed options.
+// The choice of a pipeline: a script's, with another model if a shape is given, and with changed options. A value;
+// borrows the shapes.
 struct SubjectChoice {
   std::string script;                 // empty: the demo, or with a shape a script for benchmarks
   const ModelShape* shape = nullptr;  // random weights instead of the script's model

@@ -34,6 +34,7 @@ struct Exchange {
   std::string detail;  // kImpossible: the reason; kDiffers: the first place, or ""
 };
 
+// The result of a search. A value.
 struct Bisection {
   BisectSetting setting;  // in which the difference appeared; the last setting if there is none
   TraceComparison traces;

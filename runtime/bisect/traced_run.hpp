@@ -15,6 +15,7 @@
 
 namespace mortise {
 
+// The trace and the result of one request of a run. Owns the trace; used by one thread at a time.
 struct TracedRun {
   std::unique_ptr<RowTrace> trace;
   std::vector<std::vector<std::int32_t>> sequences;  // of each choice of the traced request, including the prompt

@@ -11,7 +11,7 @@
 
 namespace mortise::jinja {
 
-// The variables of a block, and the scope around it.
+// The variables of a block, and the scope around it. Used by one thread. Invariant: each name is there once.
 struct Scope {
   explicit Scope(std::shared_ptr<Scope> around) : around(std::move(around)) {}
   // Both search the variables one by one, and pay for it.

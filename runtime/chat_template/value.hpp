@@ -119,6 +119,8 @@ class Value {
       data_;
 };
 
+// A list, a tuple, or another series of values. Used by one thread. Invariant: num_taken is at most the number of
+// items.
 struct Sequence : Counted {
   enum class Shape { kList, kTuple, kRange, kView, kGenerator };
   Sequence(Budget* budget, Shape shape, std::vector<Value> items, std::string_view name = "");
@@ -133,7 +135,7 @@ struct Sequence : Counted {
   std::size_t num_taken = 0;  // for a generator, which gives each item once
 };
 
-// A dict in order of insertion.
+// A dict in order of insertion. Used by one thread. Invariant: places has the index of each entry.
 struct Dict : Counted {
   using Entries = std::vector<std::pair<Value, Value>>;
   // If keys are equal, the last value counts. Throws if a value cannot be a key (a list).
@@ -147,6 +149,7 @@ struct Dict : Counted {
   std::size_t depth = 1;
 };
 
+// The object that namespace() makes: its attributes can be set. Used by one thread. Invariant: each name is there once.
 struct Namespace : Counted {
   explicit Namespace(Budget* budget) : Counted(budget, sizeof(Namespace)) {}
   // Both search the attributes one by one, and pay for it.
@@ -185,7 +188,8 @@ struct Loop : Counted {
   std::vector<Value> last_changed;  // arguments of the last loop.changed(): texts and numbers
 };
 
-// Makes values. `budget` pays for them, unless it is null. Used by one thread.
+// Makes values. `budget` pays for them, unless it is null. Used by one thread. Invariant: one budget pays for all
+// values of a maker.
 class Maker {
  public:
   explicit Maker(Budget* budget) : budget_(budget) {}

@@ -8,6 +8,7 @@ namespace mortise {
 
 // While an InterruptGuard lives, SIGINT sets a flag instead of ending the program. The flag stays set until it is
 // cleared. At most one lives at a time, on the main thread; interrupted() and clear() may be called on any thread.
+// Invariant: the destructor restores the handling of SIGINT that the constructor found.
 class InterruptGuard {
  public:
   InterruptGuard();

@@ -5,8 +5,9 @@
 
 namespace mortise {
 
-// While a StopSignals lives, the first SIGINT or SIGTERM is recorded, and the second ends the program at once. At most
-// one lives at a time, on the main thread; received() may be called on any thread.
+// While a StopSignals lives, the first SIGINT and the first SIGTERM are recorded, and a second one of the same kind
+// ends the program at once. At most one lives at a time, on the main thread; received() may be called on any thread.
+// Invariant: once received() is true, it stays true.
 class StopSignals {
  public:
   StopSignals();

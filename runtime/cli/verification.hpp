@@ -31,6 +31,7 @@ struct LineDifference {
   std::string before, old_text, new_text;  // around a difference in generated tokens; otherwise empty
 };
 
+// The result of comparing two pipelines over a file of requests. A value. Invariant: num_different <= num_lines.
 struct Verification {
   std::vector<std::pair<std::string, std::string>> numerics_ids;  // (old, new) for each pipeline that both opened
   std::uint64_t num_lines = 0, num_different = 0;  // num_lines: compared; num_different: those with a difference

@@ -29,6 +29,7 @@ void expect_same_rows(const AttentionShape& shape, const OutputRows& expected, c
                       const char* what);
 
 // Sequences in the KV cache of one attention. Used by one thread. Throws CaseFailed where the attention breaks a rule.
+// Invariant: all parts that run a step of the scene are bound to the same memory.
 class AttentionScene {
  public:
   // `part` is bound to memory of `num_blocks` blocks and active. Both references outlive the scene.

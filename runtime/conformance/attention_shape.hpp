@@ -9,6 +9,7 @@
 
 namespace mortise::conformance {
 
+// The dimensions with which an attention is tested. A value.
 struct AttentionShape {
   std::int32_t dtype = MORTISE_BF16;  // of activations and of the KV cache
   std::int32_t num_layers = 2;

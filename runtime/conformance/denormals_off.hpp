@@ -7,7 +7,8 @@
 
 namespace mortise::conformance {
 
-// Denormals are off on this thread while it lives.
+// Denormals are off on the current thread while an object lives. Used by that thread alone. Invariant: the destructor
+// restores the mode that the constructor found.
 class DenormalsOff {
  public:
   DenormalsOff() : saved_(mortise_denormals_off()) {}

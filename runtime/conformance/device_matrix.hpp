@@ -12,7 +12,7 @@
 namespace mortise::conformance {
 
 // [rows][columns] numbers, each a value of dtype (MORTISE_BF16 or MORTISE_F32). Every NaN is the canonical NaN, so
-// matrices can be compared bit by bit.
+// matrices can be compared bit by bit. A value.
 struct Matrix {
   std::int32_t dtype = MORTISE_F32;
   std::int64_t rows = 0, columns = 0;

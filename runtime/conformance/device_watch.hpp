@@ -14,7 +14,7 @@ namespace mortise::conformance {
 
 // Stands between a part and its device: counts the device memory that the part holds, and records [control] calls made
 // during a step. The functions of a device's table have no context, so there is one watch at a time in a process. Used
-// by one thread.
+// by one thread. Invariant: it lists the memory and the weights that the part has and did not free, and no others.
 class DeviceWatch {
  public:
   explicit DeviceWatch(const PartInstance& device);

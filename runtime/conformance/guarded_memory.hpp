@@ -55,7 +55,8 @@ class GuardedArray {
   std::size_t size_;
 };
 
-// Copies of arrays in read-only guarded memory, for one call. Used by one thread.
+// Copies of arrays in read-only guarded memory, for one call. Used by one thread. Invariant: a copy stays where it is
+// and read-only while this object lives.
 class ReadOnlyCopies {
  public:
   // The copy lives as long as this object. NULL stays NULL.

@@ -34,7 +34,7 @@ struct PartSetup {
   std::string model_config = {};
 };
 
-// The result of one call.
+// The result of one call. A value.
 struct Answer {
   mortise_status status = MORTISE_OK;
   mortise_error error{};

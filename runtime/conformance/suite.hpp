@@ -19,6 +19,7 @@ struct Selection {
   int fuzz_minutes = 5;            // at the level fuzz: how long drawn cases are repeated with further seeds
 };
 
+// The result of one case for one component and seed. A value; borrows the case.
 struct Finding {
   const Case* rule;
   std::string component;  // its name; empty for a case of the file

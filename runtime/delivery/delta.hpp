@@ -32,7 +32,7 @@ struct Usage {
 
 // New results of one choice of a request. The deltas of a choice come in order; the last has a finish reason. `text`
 // never ends inside a character, nor inside the possible beginning of a stop string. If a reader is slower than the
-// engine, several deltas are merged into one.
+// engine, several deltas are merged into one. A value.
 struct Delta {
   RequestId request = 0;
   std::int32_t choice = 0;

@@ -23,7 +23,7 @@
 namespace mortise {
 
 // Limits on the requests that wait for their first step. A body with several prompts is accepted as a whole, so it may
-// exceed them. A waiting request takes a few KiB, and eight bytes for each prompt token and choice.
+// exceed them. A waiting request takes a few KiB, and eight bytes for each prompt token and choice. A value.
 struct QueueLimits {
   std::size_t max_requests = 16384;
   std::size_t max_tokens = std::size_t{16} << 20;  // of all their prompts

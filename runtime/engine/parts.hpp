@@ -41,7 +41,7 @@ struct Policies {
 // All parts of a pipeline.
 struct Parts : ShardParts, Policies {};
 
-// The sizes of a pipeline. Changing them is a swap (swap.hpp).
+// The sizes of a pipeline. Changing them is a swap (swap.hpp). A value.
 struct EngineLimits : ExecutionLimits {
   // Drafts are verified by rejection sampling. Plans may not cut drafts then, because the number of drafts influences
   // the tokens.

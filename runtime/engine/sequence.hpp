@@ -22,7 +22,7 @@
 
 namespace mortise {
 
-// Which of the pipeline's proposers may draft for a request, and how many tokens.
+// Which of the pipeline's proposers may draft for a request, and how many tokens. A value.
 struct Drafters {
   std::uint32_t allowed = ~std::uint32_t{0};  // bit i: proposer i; a pipeline has at most kMaxAlternatives
   std::int32_t max_tokens = INT32_MAX;

@@ -13,7 +13,7 @@
 namespace mortise {
 
 // The part of a step that belongs to one sequence: num_new_tokens of its tokens from num_computed on, then its drafts.
-// Its blocks have room for all of them.
+// Its blocks have room for all of them. A value of the engine's thread.
 struct ScheduledSequence {
   Sequence* sequence = nullptr;
   std::int32_t num_new_tokens = 0;
@@ -22,7 +22,7 @@ struct ScheduledSequence {
   std::int32_t num_rows() const { return num_new_tokens + static_cast<std::int32_t>(sequence->drafts.size()); }
 };
 
-// The number of rows of each kind in a step.
+// The number of rows of each kind in a step. A value.
 struct BatchComposition {
   std::int32_t num_sequences = 0;
   // Generated tokens that run again after a preemption count as decode rows.

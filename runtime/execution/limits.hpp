@@ -6,6 +6,7 @@
 
 namespace mortise {
 
+// The sizes that an Execution has buffers for. A value.
 struct ExecutionLimits {
   std::int32_t max_num_seqs = 0;
   std::int32_t max_batched_tokens = 0;

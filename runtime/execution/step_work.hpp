@@ -16,7 +16,7 @@ namespace mortise {
 // Consecutive rows of one sequence: known tokens from position `first` on, then drafts. A run may be a fork of a
 // sequence: it has the sequence's id, and its own blocks from that of the last known token on. Runs of one batch may
 // share blocks, and a run may read the KV that another writes, because a layer writes all rows before it reads any.
-// Borrows everything.
+// Borrows everything. A value.
 struct RowRun {
   std::uint64_t seq_id = 0;
   std::int32_t first = 0;
@@ -59,7 +59,7 @@ struct DrawnLogits {
   std::span<std::int32_t> tokens;
 };
 
-// Rows that draw a token.
+// Rows that draw a token. A value.
 struct DrawRows {
   std::vector<std::int32_t> rows;     // of the batch
   std::vector<std::int32_t> num_top;  // alternatives beside the token; -1: no log probability
@@ -75,7 +75,7 @@ struct DrawRows {
   std::size_t size() const { return rows.size(); }
 };
 
-// Rows whose next token is given, to compute its log probability.
+// Rows whose next token is given, to compute its log probability. A value.
 struct ScoreRows {
   std::vector<std::int32_t> rows;  // of the batch
   std::vector<std::int32_t> targets, num_top;

@@ -14,6 +14,7 @@ namespace mortise {
 // stream without newlines must not fill the memory.
 inline constexpr std::size_t kMaxInputLineBytes = std::size_t{16} << 20;
 
+// A line of the input and its place in the file. A value.
 struct InputLine {
   std::size_t number = 0;   // from 1; includes blank lines
   std::string text;         // without the line end (\n or \r\n) and without a byte order mark

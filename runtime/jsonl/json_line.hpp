@@ -14,7 +14,7 @@ namespace mortise {
 nlohmann::json parse_json_line(const InputLine& line, std::size_t max_line_bytes);
 
 // Identifies a line in results that must be the same when a run is repeated. A function of the line's number and
-// content alone.
+// content alone. A value.
 struct LineIdentity {
   explicit LineIdentity(const InputLine& line);
 

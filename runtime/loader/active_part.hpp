@@ -86,7 +86,7 @@ mortise_status contain_exceptions(mortise_error& error, Call&& call) noexcept {
   return MORTISE_INTERNAL;
 }
 
-// The result of a call into a part.
+// The result of a call into a part. A value.
 struct CallResult {
   mortise_status status = MORTISE_OK;
   mortise_error error{};

@@ -13,7 +13,8 @@
 
 namespace mortise {
 
-// Every read throws an Error if it would leave the file. Used by one thread.
+// Reads the tables of a shared object's file, which it borrows. Every read throws an Error if it would leave the file.
+// Immutable. Used by one thread.
 class ElfReader {
  public:
   explicit ElfReader(std::span<const char> file) : file_(file) {}

@@ -13,7 +13,7 @@
 namespace mortise {
 
 // The options of one create call, as JSON text and by name. What a plugin reads lives as long as this object. Used by
-// one thread.
+// one thread. Invariant: the options do not change, and a text that a plugin got stays where it is.
 class OptionReader {
  public:
   // REQUIRES: `options` is a JSON object.

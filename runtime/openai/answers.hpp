@@ -24,7 +24,7 @@ Answer make_answer(const std::optional<Error>& error, const std::function<nlohma
 nlohmann::ordered_json answer_head(const char* id_prefix, const char* object, const ServiceInfo& info,
                                    const AnswerStamp& stamp);
 
-// Adds up the usage of an answer's choices.
+// Adds up the usage of an answer's choices. A value.
 struct UsageSum {
   std::int64_t prompt = 0, completion = 0;
   std::int64_t accepted = 0, rejected = 0;  // tokens of predictions

@@ -10,7 +10,7 @@
 
 namespace mortise {
 
-// How much of a choice a client has received.
+// How much of a choice a client has received. A value.
 struct ChoiceProgress {
   enum class Stage {
     kNothing,

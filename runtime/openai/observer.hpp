@@ -15,7 +15,7 @@ struct ChoiceTimes {
   std::optional<std::chrono::steady_clock::time_point> started = {}, first_token = {}, last_token = {};
 };
 
-// Sees all deltas of all answers; those of one choice in order. Thread-safe.
+// Sees all deltas of all answers; those of one choice in order. Thread-safe. Invariant: an observer changes no delta.
 class AnswerObserver {
  public:
   virtual ~AnswerObserver() = default;

@@ -28,7 +28,7 @@ struct Answer {
 };
 
 // Properties of an answer that a front end sets. By default they are drawn or looked up; a front end that must give the
-// same answer again sets them.
+// same answer again sets them. A value.
 struct AnswerStamp {
   std::optional<std::string> id;        // without the prefix "cmpl-"; nullopt: random
   std::optional<std::int64_t> created;  // Unix seconds; nullopt: now

@@ -27,7 +27,7 @@ struct PartChoice {
 bool same_part(const PartChoice& a, const PartChoice& b);
 
 // A part as a script names it. Several components may have the name (paged for the CPU and for CUDA); the device and
-// the model decide which of them the part becomes.
+// the model decide which of them the part becomes. A value.
 struct PartDescription {
   std::string name;
   std::string where;                // "demo.lua:6"; "" if no script named the part
@@ -76,6 +76,7 @@ struct ChatOptions {
   bool operator==(const ChatOptions&) const = default;
 };
 
+// A pipeline as a script describes it, checked. A value.
 struct PipelineDescription {
   std::string name;   // its key in the script's table; the script's name if the script returns a single pipeline
   std::string where;  // location of pipeline { ... }

@@ -12,7 +12,7 @@ namespace mortise {
 inline constexpr std::size_t kMaxKeyBytes = std::size_t{1} << 16;        // of a PEM file
 inline constexpr std::size_t kMaxSignatureBytes = std::size_t{1} << 16;  // of a signature's file
 
-// Of somebody who signs plugins.
+// The key of somebody who signs plugins. A value.
 struct PublicKey {
   std::array<unsigned char, 32> bytes{};
 

@@ -10,6 +10,7 @@
 
 namespace mortise {
 
+// Counts of one proposer's drafts. A value. Invariant: num_accepted <= num_drafts.
 struct ProposerStats {
   std::string name;
   std::uint64_t num_verified = 0;  // number of verifications: one per sequence and step with drafts
@@ -24,6 +25,7 @@ struct ProposerStats {
   double mean_acceptance_length() const;
 };
 
+// Counts of all proposers of an engine. A value.
 struct SpeculationStats {
   std::vector<ProposerStats> proposers;  // in the pipeline's order
   std::uint64_t num_steps = 0;           // that verified drafts

@@ -21,7 +21,7 @@ class GrowthLimit {
 
 // Limits the time of regular expressions for a text: two seconds of the thread's CPU time, more for a long text.
 // Checked every few bytes (regex.cpp); PCRE2's match limit ends a match between two checks. Used by the thread that
-// made it, whose CPU time it measures.
+// made it, whose CPU time it measures. Invariant: once it is over, it stays over.
 class TimeLimit {
  public:
   explicit TimeLimit(std::size_t input_bytes);

@@ -8,8 +8,8 @@
 
 namespace mortise::tokenizer {
 
-// Ranges of bytes, ascending and without overlap. Not thread-safe while ranges are added. Any thread may read them
-// then.
+// Ranges of bytes. Used by one thread while ranges are added; then any thread may read them. Invariant: ranges ascend,
+// with gaps between them.
 class TextRanges {
  public:
   static TextRanges everywhere() {

@@ -20,6 +20,7 @@
 
 namespace mortise {
 
+// Everything that a Tokenizer consists of. Constant once loaded; any thread may use it.
 struct Tokenizer::Parts {
   tokenizer::TokenizerFile file;
   tokenizer::AddedTokens added_tokens;

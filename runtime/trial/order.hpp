@@ -19,6 +19,7 @@ struct ScriptChange {
   bool populate_kv = false;        // SessionOptions::populate_kv
 };
 
+// The task of a trial process: the serving parts, and the change to try. A value.
 struct TrialOrder {
   PipelineDescription serving;
   // Exactly one is set. Neither has been checked, because checking a plugin file runs its code.

@@ -64,7 +64,7 @@ struct AttentionHeads {
 // The paged KV cache of one model, as bind() gives it, and checks of the arrays of each step: an attention that reads
 // through wrong arrays gives one sequence the tokens of another. The checks throw INVALID_ARGUMENT, or
 // FAILED_PRECONDITION for a call before bind or plan. The message names the function, the sequence or row, and the
-// fault. An object is for one thread at a time.
+// fault. For one thread at a time. Invariant: window_index() of each layer is an index into windows().
 class PagedKv {
  public:
   // `layout` is what the plugin's kv_layout() gives for these arguments. `alignment` is the alignment of the KV memory

@@ -28,7 +28,7 @@ inline nlohmann::json parse_object(std::string_view text);
 
 // Reads a JSON object and checks each value that it reads. A key that is absent or null has no value, as in
 // transformers. Borrows the object. Messages put `prefix`, such as "rope_scaling.", before each key. A wrong value
-// throws a Failure that names the key, the value and what was expected.
+// throws a Failure that names the key, the value and what was expected. Immutable: any thread may use it.
 class ConfigSection {
  public:
   ConfigSection(const nlohmann::json& object, std::string prefix) : object_(object), prefix_(std::move(prefix)) {}

@@ -26,7 +26,7 @@ using Weight = std::unique_ptr<mortise_weight, WeightDeleter>;
 // The advice in the message when there is no memory for the buffers of a step.
 constexpr const char* kLowerBatch = "buffers of a step grow with the scheduler's max_batched_tokens; lower it";
 
-// Owns memory that the device allocated: device memory, or pinned host memory. Can be moved.
+// Owns device memory or pinned host memory. Can be moved. For one thread at a time. Invariant: it is freed once.
 class DeviceMemory {
  public:
   DeviceMemory() = default;
@@ -73,7 +73,7 @@ inline bool has_host_memory(const DeviceRef& ref) {
 }
 
 // A matrix of up to max_rows rows in device memory. On a device that uses host memory, rows that no step uses cost no
-// memory.
+// memory. For one thread at a time. Invariant: neighbouring rows are stride_ >= columns_ elements apart.
 class RowBuffer {
  public:
   RowBuffer() = default;

@@ -8,8 +8,8 @@
 
 namespace mortise {
 
-// Borrows a step for the duration of one forward or propose call. For the thread of that call. Each function queues its
-// operation on the step's stream, and throws a Failure if the device refuses it. Tensors stay the caller's.
+// Borrows a step for one forward or propose call, for the thread of that call. Each function queues its operation on
+// the step's stream, or throws a Failure if the device refuses it. Invariant: keeps no tensor.
 class Ops {
  public:
   explicit Ops(const mortise_step& step) : step_(step), table_(*step.device_table) {}

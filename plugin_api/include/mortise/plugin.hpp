@@ -25,7 +25,7 @@
 namespace mortise {
 
 // The exception to throw inside guard(): a status code, and what is wrong. `where` names a function, option or tensor,
-// and must be static text.
+// and must be static text. A value.
 class Failure : public std::exception {
  public:
   Failure(mortise_status code, const char* where, std::string message)
@@ -113,7 +113,7 @@ inline mortise_string_view view(std::string_view text) {
 }
 
 // The options that create() gets. The host has validated them and filled in the defaults, so get() only converts. Valid
-// during create(), like the reader that it borrows.
+// during create(), like the reader that it borrows. For the thread of create(). Invariant: the reader is not null.
 class Options {
  public:
   explicit Options(const mortise_create_args& args) : reader_(args.option_reader) {

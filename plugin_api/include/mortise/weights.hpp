@@ -53,7 +53,7 @@ enum class MatrixLayout { kOutputRows, kOutputColumns };
 // input become one weight ([q; k; v]), which the device concatenates; in a quantised checkpoint only if they are
 // quantised alike. All functions throw a Failure: DATA_LOSS for a tensor that is missing or has a wrong shape, with its
 // name, the shape found and the shape expected; the device's status if the device refuses the weight. An object is for
-// one thread at a time.
+// one thread at a time. Invariant: it keeps none of the weights that it returns.
 class WeightLoader {
  public:
   // The references must outlive the loader.

@@ -5,9 +5,11 @@
 
 namespace mortise::span_cpu {
 
+// The attention `paged`: no prefix groups. SpanAttention says on which threads it is used.
 struct Paged : SpanAttention {
   Paged(const mortise_host* host, const mortise_create_args& args) : SpanAttention(host, args, Sharing::kNone) {}
 };
+// The attention `cascade`: reads the blocks of a prefix group once.
 struct Cascade : SpanAttention {
   Cascade(const mortise_host* host, const mortise_create_args& args)
       : SpanAttention(host, args, Sharing::kPrefixGroups) {}

@@ -5,9 +5,11 @@
 
 namespace mortise::span_cuda {
 
+// The attention `paged`: no prefix groups. SpanAttention says on which threads it is used.
 struct Paged : SpanAttention {
   Paged(const mortise_host*, const mortise_create_args& args) : SpanAttention(args, Sharing::kNone) {}
 };
+// The attention `cascade`: reads the blocks of a prefix group once.
 struct Cascade : SpanAttention {
   Cascade(const mortise_host*, const mortise_create_args& args) : SpanAttention(args, Sharing::kPrefixGroups) {}
 };

@@ -29,7 +29,8 @@ struct mortise_device {
   mortise::cpu::WeightCache cache;
 };
 
-// A prepared weight. Its memory is in the device's arena or in a file of packed weights.
+// A prepared weight. Its memory is in the device's arena or in a file of packed weights. Constant once prepare_weight
+// has returned it; any thread may read it.
 struct mortise_weight {
   int32_t use;
   int32_t dtype;  // the type that the model computes in

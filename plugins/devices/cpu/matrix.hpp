@@ -8,6 +8,7 @@
 
 namespace mortise::cpu {
 
+// A matrix in memory that somebody else owns; rows may have gaps between them. A value.
 struct Matrix {
   std::byte* data;
   int32_t dtype;

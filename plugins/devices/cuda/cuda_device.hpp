@@ -34,6 +34,7 @@ struct mortise_device {
   std::unique_ptr<mortise::cuda::Uploader> uploader;         // null until the first quantised matrix
 };
 
+// A prepared weight in the GPU's memory. Constant once prepare_weight has returned it; any thread may read it.
 struct mortise_weight {
   int32_t use;
   int64_t n, k;  // k = 1 for a vector

@@ -9,6 +9,7 @@
 
 namespace mortise::cuda {
 
+// A matrix in the GPU's memory, which somebody else owns; rows may have gaps between them. A value.
 struct Matrix {
   std::byte* data;
   int32_t dtype;

@@ -30,7 +30,7 @@ constexpr int fp8_chunk_bytes(bool grouped) {
   return kFp8ValueBytes + (grouped ? kFp8ScaleBytes : 0);
 }
 
-// Sizes and offsets that follow from a format.
+// Sizes and offsets that follow from a format. A value.
 struct Fp8Layout {
   explicit constexpr Fp8Layout(const Fp8Format& format)
       : groups(format.grouped ? (format.k + kFp8Chunk - 1) / kFp8Chunk : 1),

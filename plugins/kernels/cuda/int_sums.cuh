@@ -23,7 +23,7 @@ constexpr int piece_chunks(Kind kind) {
   return kind == Kind::k4 ? 4 : 2;
 }
 
-// A lane's part of q for two steps.
+// A lane's part of q for two steps. A value of each thread.
 template <int kTiles>
 struct RowFragments {
   std::uint32_t x[kTiles][4];
@@ -37,7 +37,7 @@ struct RowFragments {
 };
 
 // A lane's part of a chunk: rows g and g + 8 of w, g = lane / 4. Registers hold q of a whole chunk only if there is one
-// tile of rows.
+// tile of rows. A value of each thread.
 template <Kind kKind, int kSets, int kTiles>
 struct Fragments {
   static constexpr int kVectors = kKind == Kind::k4 ? 2 : 4;
@@ -93,7 +93,8 @@ __device__ __forceinline__ void write_one(const LinearIntArgs& args, int tile, i
 
 // The sums of a group: of q * value, and of q if there are zero points. With one tile of rows, even and odd steps have
 // sums of their own, so that no instruction waits for the one before. Also the f32 sums of the row. In registers: each
-// thread of the warp has its own part; methods are called by whole warps.
+// thread of the warp has its own part; methods are called by whole warps. Invariant: acc_ is the f32 sum of the groups
+// that end_group() has ended, in their order.
 template <Kind kKind, int kTiles>
 class Sums {
   static constexpr int kChains = kTiles == 1 ? 2 : 1;

@@ -36,7 +36,7 @@ constexpr int int_chunk_bytes(int bits, int sets) {
   return kIntChunk * kIntPanel * bits / 8 + sets * kIntSetBytes;
 }
 
-// Sizes and offsets that follow from a format.
+// Sizes and offsets that follow from a format. A value.
 struct IntLayout {
   explicit constexpr IntLayout(const IntFormat& format)
       : whole(format.group_size >= format.k),

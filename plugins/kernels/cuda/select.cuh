@@ -13,7 +13,7 @@ namespace mortise::cuda {
 
 constexpr int kDigitBits = 11, kNumBins = 1 << kDigitBits;
 
-// A place in the order of tokens. Tokens at or before it are kept. Ids have at most 31 bits.
+// A place in the order of tokens. Tokens at or before it are kept. Ids have at most 31 bits. A value.
 struct Cut {
   std::uint32_t code, id;
   __device__ bool keeps(std::uint32_t c, std::uint32_t i) const { return c < code || (c == code && i <= id); }

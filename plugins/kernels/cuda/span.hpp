@@ -79,7 +79,7 @@ struct SpanLayout {
 SpanLayout make_span_layout(std::int32_t num_layers, std::int32_t num_kv_heads, std::int32_t head_dim,
                             std::int32_t block_size, SpanCache cache = SpanCache::kBf16);
 
-// K (or V) of 16 tokens of one KV head in the cache, in units of 2 bytes.
+// K (or V) of 16 tokens of one KV head in the cache, in units of 2 bytes. Has no state.
 template <int kHeadDim, SpanCache kCache>
 struct CacheChunk {
   static constexpr std::int32_t kElements = in_bytes(kCache) ? 8 * kHeadDim + 32 : kKeyChunk * kHeadDim;

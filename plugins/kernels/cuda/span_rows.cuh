@@ -14,7 +14,7 @@ constexpr int kKeyTiles = kSpan / 8;
 using Scores = float[kKeyTiles][4];
 using Probabilities = std::uint32_t[kSpanChunks][4];  // bf16, as operand A of P V
 
-// A row sees the keys low .. high.
+// A row sees the keys low .. high. A value.
 struct Visible {
   int low, high;
   __device__ __forceinline__ bool operator()(int key) const {

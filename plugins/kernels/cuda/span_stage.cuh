@@ -55,7 +55,7 @@ class StageSlots {
 };
 
 // The side of the warp that requests. It has the interface of a Ring, which serves a bf16 cache. Methods are called by
-// the whole warp.
+// the whole warp. Invariant: a half takes kSlotsOfAHalf slots, even if no chunk of a slot is requested.
 template <int kHeadDim, typename Shape>
 class Stage : public StageSlots<Shape> {
  public:
@@ -140,7 +140,7 @@ __device__ __forceinline__ uint2 widened(std::uint32_t bytes, float scale) {
 }
 
 // The side of the warps that convert. `thread`: 0 .. kConverters - 1. One per thread of these warps; methods are called
-// by whole warps.
+// by whole warps. Invariant: each slot that was filled is freed once.
 template <int kHeadDim, SpanCache kCache, typename Shape, typename ItsRing>
 class Converter : public StageSlots<Shape> {
  public:

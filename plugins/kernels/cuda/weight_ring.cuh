@@ -9,7 +9,7 @@
 
 namespace mortise::cuda {
 
-// A position in a warp's ring, and the phase of its barriers.
+// A position in a warp's ring, and the phase of its barriers. A value. Invariant: 0 <= at < places.
 struct Place {
   std::uint32_t memory, barriers;
   int places, piece_bytes, at = 0, phase = 0;

@@ -22,6 +22,7 @@ struct Rope {
   double original_max_positions = 0.0;
 };
 
+// The settings of a config.json that the model needs. A value.
 struct Config {
   int32_t num_layers = 0;
   int32_t hidden_size = 0;

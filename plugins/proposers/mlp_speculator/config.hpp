@@ -6,6 +6,7 @@
 
 namespace mortise::mlp_speculator {
 
+// The settings of a speculator's config.json. A value.
 struct Config {
   int32_t num_stages = 0;  // n_predict
   int32_t emb_dim = 0;     // of the target's hidden rows

@@ -26,6 +26,7 @@ struct Completion {
   std::uint64_t seed = 0;
 };
 
+// The state of a dialogue that /save stores. A value. Invariant: at most kMaxCompletions completions.
 struct Dialogue {
   static constexpr std::size_t kMaxCompletions = 1000;  // older ones are dropped, since a pipe may bring millions
 

@@ -13,7 +13,8 @@ namespace mortise {
 // Bars with the acceptance rate at each draft position, one line per position; empty if nothing was drafted.
 std::string acceptance_bars(const ProposerStats& stats);
 
-// Sums of the answers' times and tokens. Used by one thread.
+// Sums of the answers' times and tokens. Used by one thread. Invariant: last_ has a value exactly when all_ counts an
+// answer.
 class Figures {
  public:
   void add(const Generation& generation);

@@ -12,7 +12,7 @@ struct Line {
   std::size_t num_replaced = 0;  // invalid UTF-8 that was replaced by U+FFFD
 };
 
-// Reads lines one after the other. Used by one thread.
+// Reads lines one after the other. Used by one thread. Invariant: lines come in the order of the input.
 class LineSource {
  public:
   virtual ~LineSource() = default;

@@ -16,6 +16,7 @@ struct Suggestion {
   bool operator==(const Suggestion&) const = default;
 };
 
+// The texts that may replace the line from byte `start` on. A value.
 struct Suggestions {
   std::size_t start = 0;
   std::vector<Suggestion> items;

@@ -10,7 +10,8 @@ namespace mortise {
 
 // While a line is edited, the terminal's settings would disturb a shell. So signals that end or stop the program are
 // recorded, and the settings are restored first. At most one object exists at a time, because handlers belong to the
-// process. Handlers only set flags; any thread may read them.
+// process. Handlers only set flags; any thread may read them. Invariant: a signal that the program's caller ignored
+// stays ignored.
 class TerminalSignals {
  public:
   TerminalSignals();

@@ -11,7 +11,8 @@
 
 namespace mortise::tokenizer {
 
-// For files without a decoder: puts a space between tokens. Used by one thread.
+// For files without a decoder: puts a space between tokens. Used by one thread. Invariant: is_first_ is true until the
+// first token ends.
 class JoinStep final : public DecodeStep {
  public:
   explicit JoinStep(DecodeStep& next) : next_(next) {}
@@ -25,7 +26,8 @@ class JoinStep final : public DecodeStep {
 };
 
 // Turns characters of the byte alphabet into bytes, and the bytes into text, with U+FFFD for invalid ones. A token with
-// any other character is text itself. Makes one token of all. Used by one thread.
+// any other character is text itself. Makes one token of all. Used by one thread. Invariant: between tokens bytes_ is
+// empty or the start of one character.
 class ByteLevelStep final : public DecodeStep {
  public:
   explicit ByteLevelStep(DecodeStep& next) : next_(next) {}
@@ -42,7 +44,8 @@ class ByteLevelStep final : public DecodeStep {
 };
 
 // Turns "<0xE2>" tokens into bytes. A run of such tokens that is valid UTF-8 becomes one token; in any other run each
-// byte becomes U+FFFD. So a run is withheld until it ends. Used by one thread.
+// byte becomes U+FFFD. So a run is withheld until it ends. Used by one thread. Invariant: run_ has the bytes of the
+// latest byte tokens, none of which was passed on.
 class ByteFallbackStep final : public DecodeStep {
  public:
   explicit ByteFallbackStep(DecodeStep& next) : next_(next) {}
@@ -59,7 +62,7 @@ class ByteFallbackStep final : public DecodeStep {
   std::string run_;
 };
 
-// Makes one token of all. Used by one thread.
+// Makes one token of all. Used by one thread. Invariant: the next step gets one end_token(), from finish().
 class FuseStep final : public DecodeStep {
  public:
   explicit FuseStep(DecodeStep& next) : next_(next) {}
@@ -71,7 +74,8 @@ class FuseStep final : public DecodeStep {
   DecodeStep& next_;
 };
 
-// Replaces a fixed text within each token. Withholds a possible beginning of the text. Used by one thread.
+// Replaces a fixed text within each token. Withholds a possible beginning of the text. Used by one thread. Invariant:
+// pending_ is shorter than the text, and begins it.
 class ReplaceTextStep final : public DecodeStep {
  public:
   ReplaceTextStep(const std::string& wanted, const std::string& content, DecodeStep& next)
@@ -88,7 +92,7 @@ class ReplaceTextStep final : public DecodeStep {
 };
 
 // Replaces matches of a regular expression within each token. Withholds the whole token, because a match may look
-// ahead. Used by one thread.
+// ahead. Used by one thread. Invariant: token_ is empty between tokens.
 class ReplaceRegexStep final : public DecodeStep {
  public:
   ReplaceRegexStep(const Pattern& pattern, const std::string& content, DecodeStep& next)
@@ -105,7 +109,7 @@ class ReplaceRegexStep final : public DecodeStep {
 };
 
 // Removes the character `content` up to `start` times from the start of each token, and up to `stop` times from its
-// end. Used by one thread.
+// end. Used by one thread. Invariant: at most `stop` characters are withheld.
 class StripStep final : public DecodeStep {
  public:
   StripStep(std::string_view content, std::size_t start, std::size_t stop, DecodeStep& next)
@@ -125,7 +129,7 @@ class StripStep final : public DecodeStep {
 };
 
 // Turns Metaspace's character into spaces. In the first token it is removed if Metaspace adds one when it encodes. Used
-// by one thread.
+// by one thread. Invariant: withholds nothing.
 class MetaspaceStep final : public DecodeStep {
  public:
   MetaspaceStep(std::string_view character, bool drop_in_first, DecodeStep& next)
@@ -141,7 +145,8 @@ class MetaspaceStep final : public DecodeStep {
 };
 
 // Turns the suffix that marks the end of a word into a space, and removes it in the last token. Withholds a token from
-// its first suffix on until another token comes. Used by one thread.
+// its first suffix on until another token comes. Used by one thread. Invariant: withheld_ is empty or begins with the
+// suffix.
 class WordSuffixStep final : public DecodeStep {
  public:
   WordSuffixStep(const Pattern& suffix, DecodeStep& next) : suffix_(suffix), next_(next) {}

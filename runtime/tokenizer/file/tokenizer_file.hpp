@@ -46,6 +46,7 @@ class MergeList {
   std::vector<Merge> merges_;
 };
 
+// A tokenizer.json that was read. A value.
 struct TokenizerFile {
   std::string path;
   std::string hash;         // of all bytes of the file

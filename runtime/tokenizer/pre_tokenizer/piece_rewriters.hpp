@@ -23,7 +23,7 @@ class ByteLevelPreTokenizer final : public PreTokenizer {
 };
 
 // SentencePiece's treatment of spaces, as a pre-tokenizer and as a decoder: each space becomes a visible character,
-// another one is put in front, and a word starts with each of them.
+// another one is put in front, and a word starts with each of them. A value.
 struct MetaspaceOptions {
   enum class Prepend { kNever, kFirst, kAlways };
   std::string replacement;  // one character

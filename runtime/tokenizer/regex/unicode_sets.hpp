@@ -7,6 +7,7 @@
 
 namespace mortise::tokenizer {
 
+// A set of characters, as PCRE2 writes it. A value.
 struct CharacterSet {
   std::string body;
   bool negated = false;  // the set is the complement of `body`

@@ -35,7 +35,7 @@ constexpr std::size_t prepared_stride(std::size_t k) {
   return tiles_of(k) * kTile + kLanes;
 }
 
-// Where the weights of a pair (even k, odd k) are, and how they are multiplied.
+// Where the weights of a pair (even k, odd k) are, and how they are multiplied. Has no state.
 struct PackedBf16 {
   using Element = Bf16;
   static MORTISE_INLINE I32x16 both(const Bf16* w) { return load_i32(reinterpret_cast<const std::int32_t*>(w)); }
@@ -45,6 +45,7 @@ struct PackedBf16 {
   }
   static MORTISE_INLINE F32x16 multiply_add(F32x16 a, F32x16 b, F32x16 c) { return fma_exact_product(a, b, c); }
 };
+// The same for weights in f32.
 struct PackedF32 {
   using Element = float;
   static MORTISE_INLINE F32x16 even(const float* w) { return load(w); }

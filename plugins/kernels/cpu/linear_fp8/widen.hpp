@@ -26,7 +26,7 @@ MORTISE_INLINE void widen_tile(const std::uint8_t* tile, Put put) {
   }
 }
 
-// Panels and groups of a weight.
+// Panels and groups of a weight. A value; borrows the weight.
 struct Fp8Weight {
   explicit Fp8Weight(const LinearFp8Args& args)
       : values(static_cast<const std::uint8_t*>(args.w)),

@@ -20,6 +20,7 @@ struct IntDot;
 
 #if defined(__AVX512VNNI__)
 
+// Products of four bytes, as vpdpbusd adds them. Has no state.
 struct VnniDot {
   using Weights = I32x16;
   static constexpr std::int32_t kOffset = 0;
@@ -113,7 +114,7 @@ struct IntDot<4> {
 #else
 
 // Pairs of 16-bit products, as vpmaddwd computes them: compilers vectorise this form. x is a broadcast, so every lane
-// has the same bytes.
+// has the same bytes. Has no state.
 struct ScalarDot {
   using Weights = I32x16;
   static constexpr std::int32_t kOffset = 0;

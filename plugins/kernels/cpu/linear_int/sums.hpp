@@ -47,7 +47,7 @@ MORTISE_INLINE I32x16 zero_halves(const std::uint8_t* zeros) {
 }
 
 // Writes the finished f32 sums of one row: one or two neighbouring panels, which give up to `columns` columns of y from
-// n on.
+// n on. Has no state.
 struct Neighbours {
   template <class Y, std::size_t panels>
   static MORTISE_INLINE void write(const LinearIntArgs& args, std::size_t m, std::size_t n, std::size_t columns,
@@ -66,7 +66,7 @@ struct Neighbours {
   }
 };
 
-// Writes sixteen gated columns from a panel of gates and the panel that it gates.
+// Writes sixteen gated columns from a panel of gates and the panel that it gates. Has no state.
 template <Activation act>
 struct Gated {
   template <class Y>
@@ -93,7 +93,8 @@ MORTISE_INLINE void with_gate(Activation gate, F f) {
   }
 }
 
-// Finishes sums over all of K, for weights with one group a row. Used by one thread.
+// Finishes sums over all of K, for weights with one group a row. Used by one thread. Invariant: zeros_ holds the zero
+// points of the block's panels, of which there are 1 or 2.
 template <class Y, bool gated>
 class WriteRows {
  public:
@@ -156,6 +157,7 @@ MORTISE_NOINLINE void gate_rows(const LinearIntArgs& args, std::size_t m, std::s
 }
 
 // Adds the sums of one or two groups to the f32 sums over groups. After the last group it writes y. Used by one thread.
+// Invariant: unless g_ is 0, acc_ holds the sums over the groups before g_.
 template <int bits, class Y, bool gated>
 class AddGroups {
  public:

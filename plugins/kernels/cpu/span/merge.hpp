@@ -13,7 +13,7 @@ void clear(Partial partial) {
   }
 }
 
-// A partial to be merged: maxima, sums, and O of row m at o + m * o_stride.
+// A partial to be merged: maxima, sums, and O of row m at o + m * o_stride. A value; borrows the arrays.
 struct PartialRows {
   const float *max, *sum, *o;
   std::size_t o_stride;

@@ -56,7 +56,8 @@ Partial partial_at(float* memory) {
   return {memory, memory + kSpanRows, memory + 2 * kSpanRows};
 }
 
-// The rows of a unit that are computed at once, as a unit of their own, and their place in the whole unit.
+// The rows of a unit that are computed at once, as a unit of their own, and their place in the whole unit. A value;
+// borrows the unit's memory.
 struct Strip {
   SpanUnit unit;
   std::size_t number, first;  // first: rows times heads before this strip

@@ -9,7 +9,8 @@
 namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE {
 namespace {
 
-// Locates the groups of a sequence in the cache. Group `group` has its tokens 16 * group .. 16 * group + 15.
+// Locates the groups of a sequence in the cache. Group `group` has its tokens 16 * group .. 16 * group + 15. A value;
+// borrows the unit.
 template <class E>
 struct Cache {
   const SpanUnit& unit;
