@@ -1,9 +1,10 @@
 // examples/suffix/suffix.cpp: the proposer: what it keeps of each sequence, how it learns, and how it chooses drafts.
 //
 // Source: SuffixDecoding, Oliaro et al., arXiv:2411.04975. As there, the longest suffix of a sequence is looked up in
-// the sequence's own text and in what other sequences generated, and of each the most frequent continuation is a
-// candidate. The candidate of which most drafts should be accepted wins. Unlike there, a draft's chance is not its
-// share of the continuations but is learned (confidence.hpp), and the generated texts of running sequences count too.
+// the sequence's own text and in the texts that other sequences generated. The most frequent continuation in each of
+// these texts is proposed. The continuation of which most tokens should be accepted wins. Unlike there, the chance of a
+// proposed token is learned (confidence.hpp) instead of being its share of the continuations, and the generated texts
+// of running sequences count too.
 #include <algorithm>
 #include <array>
 #include <memory>
@@ -87,17 +88,17 @@ class Suffix {
 
   static inline const Confidence kNothingLearned{/*window=*/4096, /*guess_weight=*/8};
 
-  // Where drafts of a sequence may come from.
-  struct Candidate {
+  // A text that proposes drafts for a sequence.
+  struct Proposal {
     const SuffixAutomaton& texts;
     Source source;
     Place place;       // what matches; empty: nothing does
     int32_t num_ends;  // SuffixAutomaton::favourite
   };
-  std::array<Candidate, 3> candidates(const Sequence& sequence) const {
-    return {Candidate{sequence.text, Source::kOwnText, sequence.text.followed(sequence.text.whole(sequence.end)), 1},
-            Candidate{past_.young(), Source::kOtherTexts, past_.in_young(sequence.past), 1},
-            Candidate{past_.old(), Source::kOtherTexts, past_.in_old(sequence.past), 0}};
+  std::array<Proposal, 3> proposals(const Sequence& sequence) const {
+    return {Proposal{sequence.text, Source::kOwnText, sequence.text.followed(sequence.text.whole(sequence.end)), 1},
+            Proposal{past_.young(), Source::kOtherTexts, past_.in_young(sequence.past), 1},
+            Proposal{past_.old(), Source::kOtherTexts, past_.in_old(sequence.past), 0}};
   }
 
   // `tokens` follow the first `position` tokens of the sequence.
@@ -135,20 +136,20 @@ class Suffix {
 
   // Compares each favourite with the token that was generated, whether it was drafted or not.
   void learn(Sequence& sequence, int32_t token) {
-    for (const Candidate& candidate : candidates(sequence)) {
-      if (candidate.place.length == 0) continue;
-      const auto favourite = candidate.texts.favourite(candidate.place, candidate.num_ends);
-      const int bin = Confidence::bin(candidate.source, candidate.place.length, favourite.count, favourite.total);
+    for (const Proposal& proposal : proposals(sequence)) {
+      if (proposal.place.length == 0) continue;
+      const auto favourite = proposal.texts.favourite(proposal.place, proposal.num_ends);
+      const int bin = Confidence::bin(proposal.source, proposal.place.length, favourite.count, favourite.total);
       sequence.confidence.learn(bin, favourite.token == token);
       confidence_.learn(bin, favourite.token == token);
     }
   }
 
-  // Fills `out` from the candidate of which most drafts should be accepted. Returns how many drafts it wrote.
+  // Fills `out` from the proposal of which most drafts should be accepted. Returns how many drafts it wrote.
   int32_t draft(const Sequence& sequence, std::span<int32_t> out) const {
     Drafts best, other;
-    for (const Candidate& candidate : candidates(sequence)) {
-      follow(sequence, candidate, out.size(), other);
+    for (const Proposal& proposal : proposals(sequence)) {
+      follow(sequence, proposal, out.size(), other);
       if (other.accepted > best.accepted) best = other;
     }
     std::copy_n(best.tokens.begin(), best.count, out.begin());
@@ -161,21 +162,21 @@ class Suffix {
     float accepted = 0;  // how many should be
   };
 
-  // Drafts the favourites from a candidate's place on, until the chance that all are accepted would be too low.
-  void follow(const Sequence& sequence, const Candidate& candidate, std::size_t most, Drafts& drafts) const {
+  // Drafts the favourites from a proposal's place on, until the chance that all are accepted would be too low.
+  void follow(const Sequence& sequence, const Proposal& proposal, std::size_t most, Drafts& drafts) const {
     drafts.count = 0;
     drafts.accepted = 0;
     float chance = 1;  // that all drafts are accepted
-    Place place = candidate.place;
+    Place place = proposal.place;
     while (static_cast<std::size_t>(drafts.count) < most && place.length > 0) {
-      const auto favourite = candidate.texts.favourite(place, drafts.count == 0 ? candidate.num_ends : 0);
-      const int bin = Confidence::bin(candidate.source, place.length, favourite.count, favourite.total);
+      const auto favourite = proposal.texts.favourite(place, drafts.count == 0 ? proposal.num_ends : 0);
+      const int bin = Confidence::bin(proposal.source, place.length, favourite.count, favourite.total);
       chance *= sequence.confidence.of(bin, confidence_.of(bin, Confidence::first_guess(bin)));
       if (chance < min_confidence_) return;
       drafts.accepted += chance;
       drafts.tokens[static_cast<std::size_t>(drafts.count++)] = favourite.token;
       // Behind the end of a text its own beginning may follow, as in LZ77: repeating texts go on repeating.
-      place = candidate.texts.followed({favourite.next, place.length + 1});
+      place = proposal.texts.followed({favourite.next, place.length + 1});
     }
   }
 

@@ -243,8 +243,8 @@ static inline float mortise_activation(int32_t activation, float x) {
 
 /* --- rows --- */
 
-/* One output of linear, without the bias: tiles of 32, each with an even and an odd chain. Elements that the last tile
- * lacks count as 0 times 0, which turns a negative zero into a positive one. */
+/* One output of linear, without the bias: depth tiles of 32, each with an even and an odd chain. Elements that the last
+ * depth tile lacks count as 0 times 0, which turns a negative zero into a positive one. */
 static inline float mortise_dot(const float* x, const float* w, int64_t n) {
   float acc = 0;
   for (int64_t tile = 0; tile < n; tile += 32) {

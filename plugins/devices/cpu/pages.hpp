@@ -10,8 +10,8 @@
 
 namespace mortise::cpu {
 
-// Allocates single blocks: KV pools, activations, scratch. Invariant: sizes_ has every block that was given out and not
-// freed. Used by one thread at a time.
+// Allocates single blocks: KV memory, activations, scratch. Invariant: sizes_ has every block that was given out and
+// not freed. Used by one thread at a time.
 class PageAllocator {
  public:
   PageAllocator() = default;

@@ -14,7 +14,7 @@ constexpr std::size_t kOffers = 2;  // of the heuristic; each more loads kernels
 constexpr std::size_t kFinalists = 4;
 constexpr int kFinalRuns = 5;
 
-std::vector<LtConfig> candidates(AlgorithmTrial& trial) {
+std::vector<LtConfig> algorithms_to_try(AlgorithmTrial& trial) {
   const auto known = known_algorithms();
   std::vector<LtConfig> all(known.begin(), known.end());
   std::vector<LtConfig> offers = trial.offers();
@@ -29,7 +29,7 @@ std::vector<LtConfig> candidates(AlgorithmTrial& trial) {
 
 AlgorithmChoice search_algorithm(AlgorithmTrial& trial) {
   std::vector<std::pair<float, LtConfig>> timed;
-  for (const LtConfig& config : candidates(trial)) {
+  for (const LtConfig& config : algorithms_to_try(trial)) {
     const float time = trial.time(config, 1);
     if (time < std::numeric_limits<float>::infinity()) timed.push_back({time, config});
   }

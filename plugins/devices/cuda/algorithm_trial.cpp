@@ -73,7 +73,7 @@ void AlgorithmTrial::make_bias(std::int64_t n) {
 
 std::vector<LtConfig> AlgorithmTrial::offers() {
   std::vector<LtConfig> configs;
-  for (const cublasLtMatmulAlgo_t& algorithm : matmul_.candidates(args_, workspace_bytes_)) {
+  for (const cublasLtMatmulAlgo_t& algorithm : matmul_.heuristic_algorithms(args_, workspace_bytes_)) {
     configs.push_back(matmul_.config_of(algorithm));
   }
   return configs;

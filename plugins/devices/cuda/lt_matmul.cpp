@@ -76,7 +76,7 @@ void LtMatmul::describe(const LinearArgs& args) {
   set(y_, CUBLASLT_MATRIX_LAYOUT_LD, args.y_stride);
 }
 
-std::vector<cublasLtMatmulAlgo_t> LtMatmul::candidates(const LinearArgs& args, std::size_t workspace_bytes) {
+std::vector<cublasLtMatmulAlgo_t> LtMatmul::heuristic_algorithms(const LinearArgs& args, std::size_t workspace_bytes) {
   constexpr int kWanted = 64;
   describe(args);
   cublasLtMatmulPreference_t preference = nullptr;

@@ -24,7 +24,7 @@ class LtMatmul {
   LtMatmul& operator=(const LtMatmul&) = delete;
 
   // The heuristic's algorithms without split-K for these rows and addresses, best first.
-  std::vector<cublasLtMatmulAlgo_t> candidates(const LinearArgs& args, std::size_t workspace_bytes);
+  std::vector<cublasLtMatmulAlgo_t> heuristic_algorithms(const LinearArgs& args, std::size_t workspace_bytes);
   // Builds the algorithm of a configuration. Returns false if it cannot do this product with the workspace.
   bool make(const LtConfig& config, const LinearArgs& args, std::size_t workspace_bytes,
             cublasLtMatmulAlgo_t& algorithm);

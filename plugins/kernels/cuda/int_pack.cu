@@ -137,10 +137,10 @@ __global__ void __launch_bounds__(kThreads)
       vectors[16 * step] = {both(0), both(1), both(2), both(3)};
     }
   }
-  const int sets = layout.whole ? 0 : kIntChunk / layout.span;
+  const int sets = layout.whole ? 0 : kIntChunk / layout.column_group;
   for (int i = lane; i < sets * kIntPanel; i += 32) {
     const int set = i / kIntPanel, n = i % kIntPanel;
-    const std::int64_t k = chunk * kIntChunk + set * layout.span;
+    const std::int64_t k = chunk * kIntChunk + set * layout.column_group;
     const bool there = panel * kIntPanel + n < format.n && k < format.k;
     const std::int64_t entry = (panel * kIntPanel + n) * layout.groups + k / format.group_size;
     std::byte* const here = out + layout.value_bytes + set * kIntSetBytes;

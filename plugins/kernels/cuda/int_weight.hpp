@@ -7,10 +7,10 @@
 //                                             g + 8 (j % 2), columns 32 step + 16 (j / 2) + 4 t and the next three,
 //                                             each byte value - 128 (signed)
 //   values, 4 bits  [2][32 lanes][16]         two steps together: the first in the low halves of the bytes
-//   sets            [128 / span]: f32 scale[16], u8 zero[16] for a span of the chunk's columns
-// `span` is how many columns share a scale in memory: the largest of 128, 64 and 32 that divides the groups. With one
-// group a row there are no sets; scales f32 [16 panels] and zeros u8 [16 panels] are behind all panels. Everything
-// beyond n and k is zero, as x is there, except scales in sets, which are -0.
+//   sets            [128 / column_group]: f32 scale[16], u8 zero[16] for a column group of the chunk
+// A column group is the columns that share a scale in memory. It has the largest of 128, 64 and 32 columns that divides
+// the groups. With one group a row there are no sets; scales f32 [16 panels] and zeros u8 [16 panels] are behind all
+// panels. Everything beyond n and k is zero, as x is there, except scales in sets, which are -0.
 #pragma once
 
 #include <cstddef>
@@ -40,25 +40,25 @@ constexpr int int_chunk_bytes(int bits, int sets) {
 struct IntLayout {
   explicit constexpr IntLayout(const IntFormat& format)
       : whole(format.group_size >= format.k),
-        span(whole                          ? 0
-             : format.group_size % 128 == 0 ? 128
-             : format.group_size % 64 == 0  ? 64
-                                            : 32),
+        column_group(whole                          ? 0
+                     : format.group_size % 128 == 0 ? 128
+                     : format.group_size % 64 == 0  ? 64
+                                                    : 32),
         groups(whole ? 1 : (format.k + format.group_size - 1) / format.group_size),
         chunks((format.k + kIntChunk - 1) / kIntChunk),
         // A block may begin at any multiple of 64 columns and then reads kIntColumns columns.
         panels((format.n + 63) / 64 * 4 + (kIntColumns - 64) / kIntPanel),
         value_bytes(kIntChunk * kIntPanel * format.bits / 8),
-        chunk_bytes(int_chunk_bytes(format.bits, whole ? 0 : kIntChunk / span)),
+        chunk_bytes(int_chunk_bytes(format.bits, whole ? 0 : kIntChunk / column_group)),
         panel_bytes(chunks * chunk_bytes),
         scales(panels * panel_bytes),
         zeros(scales + (whole ? panels * kIntPanel * 4 : 0)),
         bytes((zeros + (whole ? panels * kIntPanel : 0) + 255) / 256 * 256) {}
 
-  bool whole;           // one group a row
-  std::int32_t span;    // columns of a set; 0 with one group a row
-  std::int64_t groups;  // in a row
-  std::int64_t chunks;  // in a panel
+  bool whole;                 // one group a row
+  std::int32_t column_group;  // its number of columns; 0 with one group a row
+  std::int64_t groups;        // in a row
+  std::int64_t chunks;        // in a panel
   std::int64_t panels;
   std::int64_t value_bytes, chunk_bytes, panel_bytes;
   std::int64_t scales, zeros, bytes;  // offsets of the scales and zero points, and the total size

@@ -310,7 +310,7 @@ Kind kind_of(const LinearIntArgs& args) {
 }
 
 std::int64_t sets_of(const IntLayout& layout) {
-  return layout.whole ? 0 : kIntChunk / layout.span;
+  return layout.whole ? 0 : kIntChunk / layout.column_group;
 }
 
 // For `teams` teams, as many warps per team (a power of two) as shared memory allows: each warp needs pieces and two
@@ -347,8 +347,8 @@ Split split_of(const LinearIntArgs& args, int num_blocks) {
 
 using Kernel = void (*)(StreamArgs);
 template <Kind kKind, int kTiles>
-Kernel kernel_of_span(std::int32_t span) {
-  switch (span) {
+Kernel kernel_of_column_group(std::int32_t column_group) {
+  switch (column_group) {
     case 128:
       return int_stream_kernel<kKind, 1, kTiles>;
     case 64:
@@ -360,13 +360,13 @@ Kernel kernel_of_span(std::int32_t span) {
   }
 }
 template <int kTiles>
-Kernel kernel_of_kind(Kind kind, std::int32_t span) {
-  return kind == Kind::k4            ? kernel_of_span<Kind::k4, kTiles>(span)
-         : kind == Kind::kSymmetric8 ? kernel_of_span<Kind::kSymmetric8, kTiles>(span)
-                                     : kernel_of_span<Kind::kAny8, kTiles>(span);
+Kernel kernel_of_kind(Kind kind, std::int32_t column_group) {
+  return kind == Kind::k4            ? kernel_of_column_group<Kind::k4, kTiles>(column_group)
+         : kind == Kind::kSymmetric8 ? kernel_of_column_group<Kind::kSymmetric8, kTiles>(column_group)
+                                     : kernel_of_column_group<Kind::kAny8, kTiles>(column_group);
 }
-Kernel kernel_of(Kind kind, std::int32_t span, std::int64_t m) {
-  return m <= kTileRows ? kernel_of_kind<1>(kind, span) : kernel_of_kind<kMostTiles>(kind, span);
+Kernel kernel_of(Kind kind, std::int32_t column_group, std::int64_t m) {
+  return m <= kTileRows ? kernel_of_kind<1>(kind, column_group) : kernel_of_kind<kMostTiles>(kind, column_group);
 }
 
 }  // namespace
@@ -375,7 +375,7 @@ bool streams_int(const LinearIntArgs& args) {
   const IntLayout layout(args.format);
   constexpr std::int64_t kMostK = kSharedBytes;
   if (args.m > kMostTiles * kTileRows || args.format.k > kMostK) return false;
-  if (!layout.whole && args.format.group_size != layout.span) return false;
+  if (!layout.whole && args.format.group_size != layout.column_group) return false;
   if (kBarrierBytes + bytes_of_rows(args.m, static_cast<std::int32_t>(layout.chunks)) >= kSharedBytes) return false;
   int most = 0;
   if (num_multiprocessors(most) != cudaSuccess) return false;
@@ -416,16 +416,16 @@ cudaError_t launch_linear_int_stream(const LinearIntArgs& args, void* workspace,
                                  piece_chunks(kind_of(args)) * layout.chunk_bytes +
                              bytes_of_rows(args.m, all.chunks) +
                              all.split.teams * bytes_of_terms(all.split.terms, args.m) + kBarrierBytes;
-  return launch_overlapped(kernel_of(kind_of(args), layout.span, args.m), dim3(blocks), kThreads,
+  return launch_overlapped(kernel_of(kind_of(args), layout.column_group, args.m), dim3(blocks), kThreads,
                            static_cast<std::size_t>(bytes), stream, all);
 }
 
 cudaError_t prepare_int_stream_kernels() {
   for (const Kind kind : {Kind::kSymmetric8, Kind::kAny8, Kind::k4}) {
-    for (const std::int32_t span : {0, 32, 64, 128}) {
+    for (const std::int32_t column_group : {0, 32, 64, 128}) {
       for (const std::int64_t m : {kTileRows, kMostTiles * kTileRows}) {
-        const cudaError_t error =
-            cudaFuncSetAttribute(kernel_of(kind, span, m), cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
+        const cudaError_t error = cudaFuncSetAttribute(kernel_of(kind, column_group, m),
+                                                       cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
         if (error != cudaSuccess) return error;
       }
     }

@@ -380,8 +380,8 @@ Choice choice_of_size(int size) {
       return choice < kBits, kSets, kFewBytes ? 64 : kSets == 0 ? 256 : 128, kFewBytes ? 4 : 2 > ();
   }
 }
-Choice choice_of(int bits, std::int32_t span, int size) {
-  switch (span) {
+Choice choice_of(int bits, std::int32_t column_group, int size) {
+  switch (column_group) {
     case 128:
       return bits == 4 ? choice_of_size<4, 1>(size) : choice_of_size<8, 1>(size);
     case 64:
@@ -394,11 +394,11 @@ Choice choice_of(int bits, std::int32_t span, int size) {
 }
 
 // The tile size with which a block loads the fewest bytes in sequence. The choice changes no bit.
-Choice cheapest(const LinearIntArgs& args, std::int32_t span, int num_blocks) {
+Choice cheapest(const LinearIntArgs& args, std::int32_t column_group, int num_blocks) {
   Choice best = {};
   std::int64_t least = INT64_MAX;
   for (int size = 0; size < kChoices; ++size) {
-    const Choice one = choice_of(args.format.bits, span, size);
+    const Choice one = choice_of(args.format.bits, column_group, size);
     // Tiles of 256 rows only pay if each block has many of them.
     if (one.tile_rows == 256 && args.m < kRowsOfLargeTiles) continue;
     if (one.columns == kIntColumns && args.m > kRowsOfManyGroups) continue;
@@ -439,7 +439,7 @@ cudaError_t launch_linear_int_wide(const LinearIntArgs& args, void* workspace, c
   if (const cudaError_t error = launch_quantize_rows(args, rows, stream); error != cudaSuccess) return error;
   int most = 0;
   if (const cudaError_t error = num_multiprocessors(most); error != cudaSuccess) return error;
-  const Choice chosen = cheapest(args, layout.span, most);
+  const Choice chosen = cheapest(args, layout.column_group, most);
   WideArgs all = {};
   if (const cudaError_t error = describe_rows(rows.q, args.m, rows.row_bytes, chosen.tile_rows, all.q);
       error != cudaSuccess) {
@@ -455,8 +455,8 @@ cudaError_t launch_linear_int_wide(const LinearIntArgs& args, void* workspace, c
     all.scales = reinterpret_cast<const float*>(args.w + layout.scales);
     all.zeros = reinterpret_cast<const std::uint8_t*>(args.w + layout.zeros);
   } else {
-    all.group_sets = static_cast<std::int32_t>(args.format.group_size / layout.span);
-    all.row_sets = static_cast<std::int32_t>((args.format.k + layout.span - 1) / layout.span);
+    all.group_sets = static_cast<std::int32_t>(args.format.group_size / layout.column_group);
+    all.row_sets = static_cast<std::int32_t>((args.format.k + layout.column_group - 1) / layout.column_group);
   }
   all.row_tiles = static_cast<std::int32_t>((args.m + chosen.tile_rows - 1) / chosen.tile_rows);
   all.tiles = static_cast<std::int32_t>((args.n + chosen.columns - 1) / chosen.columns) * all.row_tiles;
@@ -466,9 +466,9 @@ cudaError_t launch_linear_int_wide(const LinearIntArgs& args, void* workspace, c
 
 cudaError_t prepare_int_wide_kernels() {
   for (const int bits : {4, 8}) {
-    for (const std::int32_t span : {0, 32, 64, 128}) {
+    for (const std::int32_t column_group : {0, 32, 64, 128}) {
       for (int size = 0; size < kChoices; ++size) {
-        const Choice one = choice_of(bits, span, size);
+        const Choice one = choice_of(bits, column_group, size);
         const cudaError_t error =
             cudaFuncSetAttribute(one.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, one.bytes);
         if (error != cudaSuccess) return error;

@@ -89,7 +89,7 @@ struct mortise_runner_table {
   uint32_t struct_size;
   uint32_t flags;
   /* Opens a checkpoint and loads its weights, from the proposer's bind on. `runners` is this table, as get_ext returned
-   * it. The caller closes the runner. The host allocates its KV pool before it activates the proposer.
+   * it. The caller closes the runner. The host allocates its KV memory before it activates the proposer.
    * FAILED_PRECONDITION if the checkpoint or an option does not fit, else the status of the part that failed.
    * [control] since 0.3 */
   mortise_status (*open)(const mortise_runner_table* runners, const mortise_runner_open_args* args,

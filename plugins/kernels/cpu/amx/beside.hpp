@@ -1,5 +1,5 @@
-// plugins/kernels/cpu/amx/beside.hpp: work that the core does while the AMX unit multiplies. After each tile of K it
-// does a little of two jobs: it finishes the sums of earlier tiles, and it prefetches the data that is needed next.
+// plugins/kernels/cpu/amx/beside.hpp: work that the core does while the AMX unit multiplies. After each depth tile it
+// does a little of two jobs: it finishes the sums of earlier AMX tiles, and it prefetches the data that is needed next.
 // Also the number of panels that share the second-level cache.
 #pragma once
 
@@ -8,8 +8,8 @@
 
 namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE {
 
-// Divides both jobs into steps; one step() follows each tile. `Work` has rows(i0, i1), which does rows [i0, i1) of the
-// job. Invariant: rows before row_ are done. Used by one thread.
+// Divides both jobs into steps; one step() follows each depth tile. `Work` has rows(i0, i1), which does rows [i0, i1)
+// of the job. Invariant: rows before row_ are done. Used by one thread.
 template <class Work>
 class Beside {
  public:

@@ -1,7 +1,7 @@
-// plugins/kernels/cpu/amx/tiles.hpp: the AMX tile registers, 8 of up to 16 rows of 64 bytes. Inline assembly, because
-// gcc 12 lets _tile_loadconfig lose the stores into the configuration that precede it. The configuration and the tiles
-// belong to the thread: a kernel configures at its entry and releases at its exit, so that no other code pays for
-// saving them at a context switch.
+// plugins/kernels/cpu/amx/tiles.hpp: AMX tiles, which are 8 registers of up to 16 rows of 64 bytes. Inline assembly,
+// because gcc 12 lets _tile_loadconfig lose the stores into the configuration that precede it. The configuration and
+// the AMX tiles belong to the thread: a kernel configures at its entry and releases at its exit, so that no other code
+// pays for saving them at a context switch.
 #pragma once
 
 #include "kernels/cpu/vec/vec.hpp"
@@ -32,7 +32,8 @@ template <int t>
 MORTISE_INLINE void tile_load(const void* p, std::size_t row_stride_bytes) {
   asm volatile("tileloadd (%0,%1,1), %%tmm%c2" ::"r"(p), "r"(row_stride_bytes), "i"(t) : "memory");
 }
-// The same load, but without evicting lines of the first-level cache: for tiles that come from the second-level cache.
+// The same load, but without evicting lines of the first-level cache: for AMX tiles that come from the second-level
+// cache.
 template <int t>
 MORTISE_INLINE void tile_load_past_first_level(const void* p, std::size_t row_stride_bytes) {
   asm volatile("tileloaddt1 (%0,%1,1), %%tmm%c2" ::"r"(p), "r"(row_stride_bytes), "i"(t) : "memory");

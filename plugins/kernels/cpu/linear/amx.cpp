@@ -21,7 +21,7 @@
 namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE {
 namespace {
 
-constexpr std::size_t kTile = 32;  // elements of K in a tile
+constexpr std::size_t kTile = 32;  // elements of K in a depth tile
 constexpr std::size_t kTileRows = 16;
 constexpr std::size_t kTileBytes = 1024;
 constexpr std::size_t kRowBytes = 64;  // bytes in a row of a tile

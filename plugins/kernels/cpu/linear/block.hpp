@@ -1,6 +1,6 @@
-// block.hpp: what the vector kernels of linear and linear_fp8 share: prepared rows, a block of products over tiles of
-// K, and y. A block of kRowBlock rows x kPanelBlock panels keeps both chains of every output in registers for one tile
-// of K. The accumulators are used once per tile and stay in memory.
+// block.hpp: what the vector kernels of linear and linear_fp8 share: prepared rows, a block of products over depth
+// tiles, and y. A block of kRowBlock rows x kPanelBlock panels keeps both chains of every output in registers for one
+// depth tile. The accumulators are used once per depth tile and stay in memory.
 #pragma once
 
 #include "kernels/cpu/linear/linear.hpp"
@@ -20,8 +20,8 @@ constexpr std::size_t kRowsOfBothChains = 3;           // more rows: one chain a
 constexpr std::size_t kRowBlock = 1, kPanelBlock = 1;
 constexpr std::size_t kRowsOfBothChains = 1;
 #endif
-constexpr std::size_t kTile = 32;        // elements of K in a tile
-constexpr std::size_t kBlockTiles = 8;   // the weights of so many tiles stay in the first-level cache for all rows
+constexpr std::size_t kTile = 32;        // elements of K in a depth tile
+constexpr std::size_t kBlockTiles = 8;   // depth tiles whose weights stay in the first-level cache for all rows
 constexpr std::size_t kChunkRows = 240;  // the accumulators of so many rows stay in the second-level cache
 
 constexpr std::size_t minimum(std::size_t a, std::size_t b) {
@@ -82,22 +82,22 @@ MORTISE_INLINE void clear(Sums<rows, panels>& sums) {
   }
 }
 
-// One chain of a tile. noinline: inlined, its sums would not all fit into registers, and with a sum in memory each
-// multiplication waits for the store before it.
+// One chain of a depth tile. noinline: inlined, its sums would not all fit into registers, and with a sum in memory
+// each multiplication waits for the store before it.
 template <class W, bool odd, std::size_t rows, std::size_t panels>
 [[gnu::noinline]] void add_chain(const float* x, std::size_t x_stride, const typename W::Element* w,
                                  std::size_t w_stride, Sums<rows, panels>& out) {
   Sums<rows, panels> sums;
   clear(sums);
   for (std::size_t pair = 0; pair < kTile / 2; ++pair) {
-    // Prefetches the next tile during the first of this tile's two chains.
+    // Prefetches the next depth tile during the first of this one's two chains.
     if (!odd) __builtin_prefetch(w + (kTile + pair * 2) * kLanes);
     add_half<W, odd>(x + pair * 2, x_stride, w + pair * 2 * kLanes, w_stride, sums);
   }
   out = sums;
 }
 
-// acc[i][j] += the tiles [0, tiles) in ascending order. Rows of x are x_stride apart, panels w_stride apart.
+// acc[i][j] += the depth tiles [0, tiles) in ascending order. Rows of x are x_stride apart, panels w_stride apart.
 template <class W, std::size_t rows, std::size_t panels>
 void multiply_block(const float* x, std::size_t x_stride, const typename W::Element* w, std::size_t w_stride,
                     std::size_t tiles, float* acc) {

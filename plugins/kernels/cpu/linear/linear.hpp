@@ -6,7 +6,7 @@
 //   bias  f32 [N], may be null  (a bf16 bias is widened when the model is loaded: that is exact)
 //   y     bf16 or f32 [M, N]   rows y_stride elements apart
 //
-// Order: tiles of 32 k, ascending; the last tile is padded with zeros. For each tile, both chains starting at 0:
+// Order: depth tiles of 32 k, ascending; the last is padded with zeros. For each depth tile, both chains starting at 0:
 //   a = fma chain over k = 0, 2, .. 30;  b = fma chain over k = 1, 3, .. 31;  acc = acc + (a + b)
 // Then one addition of the bias and one rounding to the type of y. Denormals are off. On bf16 this is what the AMX
 // instruction TDPBF16PS computes; the other instruction sets do the same with f32 FMA. K is never split, so the bits of

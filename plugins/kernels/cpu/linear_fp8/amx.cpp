@@ -11,7 +11,7 @@
 namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE {
 namespace {
 
-constexpr std::size_t kTile = 32;  // elements of K in a tile
+constexpr std::size_t kTile = 32;  // elements of K in a depth tile
 constexpr std::size_t kTileRows = 16, kBlockRows = 2 * kTileRows;
 constexpr std::size_t kTileElements = 512, kRowBytes = 64;
 constexpr std::size_t kPair = 2 * kLanes;  // columns of y of two panels
@@ -60,7 +60,7 @@ struct TileOfX {
   std::size_t stride;
 };
 
-// The tile of rows [m, m + rows) at tile t of K. If K ends within it, it is filled up with zeros in `padded`.
+// The tile of rows [m, m + rows) at depth tile t. If K ends within it, it is filled up with zeros in `padded`.
 TileOfX tile_of_x(const LinearArgs& args, std::size_t m, std::size_t rows, std::size_t t,
                   Bf16 (&padded)[kBlockRows * kTile]) {
   const Bf16* const x = static_cast<const Bf16*>(args.x) + m * args.x_stride + t * kTile;

@@ -6,9 +6,9 @@
 //   bias  f32 [N], may be null
 //   y     bf16 or f32 [M, N], rows y_stride elements apart
 //
-// Order: w is widened, which is exact, and multiplied in the tiles of linear/linear.hpp. A group is kFp8GroupColumns
-// columns, or all of K; d is the sum of its tiles, from 0. Then acc = fma(d, scale, acc), groups ascending, from 0; one
-// addition of the bias, and one rounding to the type of y. K is never split.
+// Order: w is widened, which is exact, and multiplied in the depth tiles of linear/linear.hpp. A group is
+// kFp8GroupColumns columns, or all of K; d is the sum of its depth tiles, from 0. Then acc = fma(d, scale, acc), groups
+// ascending, from 0; one addition of the bias, and one rounding to the type of y. K is never split.
 //
 // Cost: memory bound for few rows; a group of a panel is widened once for up to 240 rows.
 // Errors: none; the caller checks shapes, and that no weight is NaN.

@@ -1,4 +1,4 @@
-// plugins/kernels/cpu/linear_fp8/widen.hpp: a tile of E4M3 weights as f32, and scales of a panel's groups.
+// plugins/kernels/cpu/linear_fp8/widen.hpp: a depth tile of E4M3 weights as f32, and scales of a panel's groups.
 #pragma once
 
 #include "kernels/cpu/linear_fp8/linear_fp8.hpp"
@@ -9,14 +9,14 @@ namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE {
 namespace {
 
 constexpr std::size_t kFp8TileBytes = 512;  // 32 k of a panel
-constexpr std::size_t kFp8StepTiles = 4;    // tiles that are widened at a time: a group
+constexpr std::size_t kFp8StepTiles = 4;    // depth tiles that are widened at a time: a group
 
 // Bytes of a packed panel of k columns.
 constexpr std::size_t fp8_panel_bytes(std::size_t k) {
   return (k + 63) / 64 * 64 * kLanes;
 }
 
-// Widens a tile: calls put(pair of k, even, odd) for its 16 pairs.
+// Widens a depth tile: calls put(pair of k, even, odd) for its 16 pairs.
 template <class Put>
 MORTISE_INLINE void widen_tile(const std::uint8_t* tile, Put put) {
   for (std::size_t quad = 0; quad < 8; ++quad) {

@@ -27,7 +27,7 @@ constexpr std::size_t int_group(std::size_t k, std::size_t group_size) {
   return group_size >= k ? int_depth(k) : group_size;
 }
 
-// Depth of a tile of K: a tile never spans two groups.
+// Depth of an AMX tile, which never reaches into a second group.
 constexpr std::size_t int_tile_depth(std::size_t group) {
   return group % kIntDepth == 0 ? kIntDepth : kIntStep;
 }
@@ -113,7 +113,7 @@ void quantize_rows(const LinearIntArgs& args, std::size_t m0, std::size_t m1) {
     for (std::size_t first = 0; first < args.k; first += group) {
       *sums++ = quantize_columns(args, x, inverse, first, minimum(first + group, depth), out);
     }
-    // Groups of 32 may end 32 bytes before the end of a tile.
+    // Groups of 32 may end 32 bytes before the end of an AMX tile.
     for (std::size_t k = (args.k + group - 1) / group * group; k < depth; ++k) out[k] = 0;
   }
 }

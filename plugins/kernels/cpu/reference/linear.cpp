@@ -5,7 +5,7 @@
 namespace mortise::cpu::reference {
 namespace {
 
-// The fma chain over k = first, first + 2, .. of a tile of 32. An element beyond K counts as 0 * 0.
+// The fma chain over k = first, first + 2, .. of a depth tile of 32. An element beyond K counts as 0 * 0.
 template <class T>
 float chain(const T* x, const T* w, std::size_t first, std::size_t depth) {
   float sum = 0;

@@ -1,7 +1,7 @@
 // plugins/kernels/cpu/reference/linear.hpp: the scalar form of linear/linear.hpp, which linear/linear.cpp and
 // linear/amx.cpp equal bit by bit.
 //
-//   acc = 0;  for each tile of 32 k, in order, zeros after K:
+//   acc = 0;  for each depth tile of 32 k, in order, zeros after K:
 //     a = 0; for k = 0, 2, .. 30: a = fma(x[m,k], w[n,k], a)
 //     b = 0; for k = 1, 3, .. 31: b = fma(x[m,k], w[n,k], b)
 //     acc = acc + (a + b)

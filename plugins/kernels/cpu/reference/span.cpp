@@ -32,7 +32,7 @@ float exp2_scalar(float x) {
   return bit_cast_to<float>(bit_cast_to<std::uint32_t>(p) + (static_cast<std::uint32_t>(static_cast<int>(n)) << 23));
 }
 
-// A sum in the order of linear: per tile of 32 an even and an odd chain from 0, then acc + (a + b).
+// A sum in the order of linear: per depth tile of 32 an even and an odd chain from 0, then acc + (a + b).
 template <class Left, class Right>
 float linear_order(int n, Left left, Right right) {
   float acc = 0.0f;

@@ -35,13 +35,13 @@ void configure(std::size_t num_rows) {
 }
 
 // A product out [rows, 16 chunks] = a [rows, 32 depth] b, or += unless it is the first of a sum. Strides are in bytes;
-// tile t of the depth is at a + t * a_step.
+// depth tile t is at a + t * a_step.
 struct TileProduct {
   const char* a;
   std::size_t a_stride, a_step;
   float* out;
   std::size_t out_stride;
-  std::size_t depth;  // in tiles
+  std::size_t depth;  // in depth tiles
   bool first;
 };
 
@@ -54,7 +54,7 @@ MORTISE_INLINE void begin_sum(const TileProduct& p, const float* out) {
   }
 }
 
-// B(chunk, t) returns the address of tile t of the depth for a chunk of sixteen columns. Its rows are b_stride apart.
+// B(chunk, t) returns the address of depth tile t for a chunk of sixteen columns. Its rows are b_stride apart.
 template <int chunks, class B>
 MORTISE_INLINE void multiply_few(const TileProduct& p, std::size_t chunk, std::size_t b_stride, const B& b) {
   float* const out = p.out + chunk * kLanes;
@@ -138,7 +138,7 @@ const char* key_tiles(const E* group, std::size_t depth, Bf16* room) {
   return reinterpret_cast<const char*>(room);
 }
 
-// The two groups of a tile of V as one B tile: in place if they are contiguous, otherwise in `room`.
+// The two groups of a depth tile of V as one B tile: in place if they are contiguous, otherwise in `room`.
 const char* value_tile(const Bf16* const (&half)[2], std::size_t width, Bf16* room) {
   const std::size_t size = kKeyGroup * width;
   if (half[1] == half[0] + size) return reinterpret_cast<const char*>(half[0]);

@@ -1,8 +1,9 @@
-// plugins/kernels/cpu/span/dot.hpp: the two products of a span on vectors, in the order of linear: per tile of 32 an
-// FMA chain a over even indices and b over odd indices, both from 0, then acc = acc + (a + b). Q and P are f32 in
-// scratch (exact copies of bf16 values in class cpu-bf16/1) and are broadcast. K and V, of type E, are read in place,
-// or, for many rows, widened to f32 once per tile. Both chains of a block of rows and chunks (sixteen keys or columns)
-// stay in registers for one tile; the sums are used once per tile and stay in memory.
+// plugins/kernels/cpu/span/dot.hpp: the two products of a span on vectors, in the order of linear. A depth tile is 32
+// products of one sum. Each depth tile has an FMA chain a over even indices and b over odd indices, both from 0; then
+// acc = acc + (a + b). Q and P are f32 in scratch (exact copies of bf16 values in class cpu-bf16/1) and are broadcast.
+// K and V, of type E, are read in place, or, for many rows, widened to f32 once per depth tile. Both chains of a block
+// of rows and chunks (sixteen keys or columns) stay in registers for one depth tile; the sums are used once per depth
+// tile and stay in memory.
 #pragma once
 
 #include "kernels/cpu/span/softmax.hpp"
@@ -38,7 +39,7 @@ constexpr int chunks_of(int) {
   return 1;
 }
 #endif
-// From so many rows on, widening a tile once beats splitting its pairs per block of rows.
+// With at least this many rows, widening a depth tile once beats splitting its pairs for each block of rows.
 constexpr std::size_t kWidenRows = 12;
 constexpr std::size_t kGroupsAtOnce = 4;
 constexpr std::size_t kHalfPairs = kTileDepth / 4;
@@ -59,16 +60,16 @@ MORTISE_INLINE F32x16 chain(const float*, F32x16 a, F32x16 b, F32x16 c) {
   return fma(a, b, c);
 }
 
-// A tile of 32 products is read as even and odd elements: even(half, p, chunk) and odd(half, p, chunk), p < kHalfPairs.
-// The even and the odd vectors are loaded separately, because together they would exceed the registers of AVX2. T
-// decides how products are rounded.
+// A depth tile is read as even and odd elements: even(half, p, chunk) and odd(half, p, chunk), p < kHalfPairs. The even
+// and the odd vectors are loaded separately, because together they would exceed the registers of AVX2. T decides how
+// products are rounded.
 
 // K: pairs of neighbours along head_dim, for the sixteen keys of each group.
 template <class T, class E>
 struct KeyPairs {
   using Element = T;
   const E* const* groups;
-  std::size_t depth;  // where the tile begins
+  std::size_t depth;  // where the depth tile begins
   MORTISE_INLINE const E* at(std::size_t half, std::size_t p, std::size_t chunk) const {
     return groups[chunk] + (depth + (half * kHalfPairs + p) * 2) * kLanes;
   }
@@ -112,7 +113,7 @@ struct ValuePairs {
   }
 };
 
-// A tile of bf16 or int8 after widening: [chunk][pair][2][16].
+// A depth tile of bf16 or int8 after widening: [chunk][pair][2][16].
 template <class T>
 struct WidePairs {
   using Element = T;
@@ -142,11 +143,11 @@ MORTISE_INLINE WidePairs<typename Pairs::Element> widen(const Pairs& pairs, std:
   return {tile};
 }
 
-// One tile of a product: x [rows, depth], sums [rows, 16 chunks]. `first`: start from 0 instead of from the sums.
+// One depth tile of a product: x [rows, depth], sums [rows, 16 chunks]. `first`: start from 0 instead of from the sums.
 struct TileSum {
   const float* x;
   std::size_t x_stride;
-  std::size_t depth;  // of the tile: kTileDepth or less
+  std::size_t depth;  // of the depth tile: kTileDepth or less
   float* sums;
   std::size_t sums_stride;
   bool first;

@@ -17,7 +17,7 @@ KvLayout make_kv_layout(std::int32_t element_bytes, std::int32_t num_layers, std
   layout.num_kv_heads = num_kv_heads;
   layout.head_dim = head_dim;
   layout.block_size = block_size;
-  // K is padded to whole tiles of 32, so that AMX needs no second tile configuration for the last one.
+  // K is padded to whole depth tiles, so that AMX needs no second tile configuration for the last one.
   layout.key_depth = element_bytes < 4 ? round_up(head_dim, 32) : head_dim;
   layout.value_width = round_up(head_dim, 16);
   while ((kKeyGroup << layout.group_shift) < block_size) ++layout.group_shift;

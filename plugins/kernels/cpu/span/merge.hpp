@@ -25,7 +25,7 @@ struct PartialRows {
 
 // M = max(m1, m2), w = exp2(m - M), sum = sum1 w1 + sum2 w2, O = O1 w1 + O2 w2: product, product, sum, no fma. A row
 // without a partial so far takes the span's partial unchanged. A row that sees no key of the span keeps its own. O2 + 0
-// belongs to the partial: it makes zeros positive, whose sign would depend on the number of tiles with P = 0.
+// belongs to the partial: it makes zeros positive, whose sign would depend on the number of depth tiles with P = 0.
 void merge_partial(const PartialRows& from, Partial into, std::size_t num_rows, std::size_t width) {
   alignas(64) float w1[kSpanRows], w2[kSpanRows];
   std::uint32_t had = 0, sees = 0;

@@ -19,8 +19,8 @@
 //   [block_size]
 // Blocks are contiguous, each [layer][KV head], so a block is copied with one memcpy. Both products read rows of 64
 // bytes, which AMX loads in place (bytes are converted first). V in the cache is always finite (docs/numerics.md, "What
-// is written"), and memory starts as zeros. A tile may therefore hold tokens that a row does not see, of this sequence
-// or of an earlier one: with P = 0 they add zeros.
+// is written"), and memory starts as zeros. A depth tile may therefore hold tokens that a row does not see, of this
+// sequence or of an earlier one: with P = 0 they add zeros.
 //
 // Cost: a decode unit is memory bound and reads each key and value once for all its heads; a prefill unit is compute
 // bound.
@@ -103,10 +103,10 @@ struct alignas(64) SpanScratch {
   float q[kUnitRows * kMaxHeadDim];
   float scores[kSpanRows * kSpan];                     // the probabilities replace the scores
   float maxima[kSpanRows * 16], sums[kSpanRows * 16];  // on AMX: one of each per lane
-  float tile[32 * kMaxHeadDim];                        // a widened tile of K or V
+  float tile[32 * kMaxHeadDim];                        // a widened depth tile of K or V
   float span[2 * kSpanRows + kSpanRows * kMaxHeadDim];
   float total[kUnitRows * 2 * kSpanRows + kUnitRows * kMaxHeadDim];  // enough for strips of a single row
-  // On AMX: tiles that must be contiguous, and bytes converted to bf16.
+  // For AMX: tiles that must be contiguous, and bytes converted to bf16.
   std::uint16_t keys[kSpan * kMaxHeadDim], values[kSpan * kMaxHeadDim];
   float key_scales[kSpan], value_scales[kSpan];  // for a cache in int8 or E4M3
 };

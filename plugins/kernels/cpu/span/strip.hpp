@@ -9,7 +9,7 @@
 namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE {
 namespace {
 
-constexpr std::size_t kTileDepth = 32;  // elements along the sum of either product
+constexpr std::size_t kTileDepth = 32;  // elements of a depth tile: along the sum of either product
 
 constexpr std::int32_t minimum(std::int32_t a, std::int32_t b) {
   return a < b ? a : b;
@@ -98,7 +98,7 @@ struct StripSpan {
   const Strip& strip;
   std::int32_t span;
   KeyRange keys;   // keys that at least one row sees
-  KeyRange range;  // `keys` extended to whole tiles of 32
+  KeyRange range;  // `keys` extended to whole depth tiles
   Partial partial;
 };
 

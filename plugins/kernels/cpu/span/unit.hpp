@@ -107,15 +107,15 @@ void gather_scales(const SpanReader<E>& reader, KeyRange keys, SpanScratch& scra
   }
 }
 
-// The addresses of the two groups of each 32-key tile of V.
+// The addresses of the two groups of each depth tile (32 keys) of V.
 template <class E>
 struct ValueTiles {
   const E* half[index(kSpan) / kTileDepth][2];
 };
 
-// Locates the V tile whose first group is `group`. Slots from seq_len on may hold V of any token; there P = 0, and V in
-// the cache is finite (span/write.cpp). The sequence may have no block for the second group: then the first one stands
-// in for it.
+// Locates the depth tile of V whose first group is `group`. Slots from seq_len on may hold V of any token; there P = 0,
+// and V in the cache is finite (span/write.cpp). The sequence may have no block for the second group: then the first
+// one stands in for it.
 template <class E>
 void point_at_tile(const Cache<E>& cache, std::int32_t group, const E* (&half)[2]) {
   half[0] = cache.values(group);
