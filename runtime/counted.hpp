@@ -9,8 +9,7 @@
 
 namespace mortise {
 
-// "1 token", "2 tokens".
-// REQUIRES: the plural of the noun only adds an s.
+// Returns a number with its noun: "1 token", "2 tokens". REQUIRES: the plural of the noun only adds an s.
 template <std::integral Number>
 std::string counted(Number number, std::string_view noun) {
   return fmt::format("{} {}{}", number, noun, number == 1 ? "" : "s");

@@ -26,7 +26,7 @@ class Hasher {
     add(std::uint64_t{text.size()});
     add(text.data(), text.size());
   }
-  // 32 hexadecimal digits.
+  // Returns the hash as 32 hexadecimal digits.
   std::string hex() const {
     const XXH128_hash_t hash = XXH3_128bits_digest(state_.get());
     return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);

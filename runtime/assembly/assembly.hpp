@@ -54,7 +54,7 @@ class Assembly {
   // says the same. `tell` is called on the engine's thread and must not wait. Call this before the first swap.
   void on_fallback(std::function<void(const FallbackNews& news)> tell) { tell_ = std::move(tell); }
 
-  // The running parts and sizes; a swap changes them.
+  // Returns the running parts and sizes; a swap changes them.
   PipelineDescription description() const;
   Parts parts() const;
   EngineLimits limits() const;
@@ -70,9 +70,9 @@ class Assembly {
   const std::string& numerics_id() const { return numerics_id_; }  // PartSet's
   // A hash of the numerics id, which answers carry. Same fingerprint and same seed: same tokens.
   std::string system_fingerprint() const;
-  // A hash of the texts of all tokens. Equal for tokenizers that give the same texts the same ids.
+  // Returns a hash of the texts of all tokens. Equal for tokenizers that give the same texts the same ids.
   std::string vocabulary() const;
-  // The sampling parameters that generation_config.json recommends.
+  // Returns the sampling parameters that generation_config.json recommends.
   SamplingParams default_sampling() const;
 
  private:

@@ -11,8 +11,8 @@
 
 namespace mortise {
 
-// A script with one pipeline for each folder, as a person would write it: the parts of choose_default_parts, and the
-// folders as absolute paths. Several pipelines are named after their folders, preceded by as many parent folders as
+// Makes a script with one pipeline for each folder, as a person would write it: the parts of choose_default_parts, and
+// the folders as absolute paths. Several pipelines are named after their folders, preceded by as many parent folders as
 // make the names different. Throws an Error that names the folder. REQUIRES: at least one folder.
 std::string default_script(std::span<const std::filesystem::path> folders, const PluginCatalog& catalog);
 

@@ -56,7 +56,8 @@ class PartSet {
   const PipelineDescription& description() const { return description_; }
   bool has_running_kv() const { return target_->has_running_kv(); }
   std::vector<RunnerStats> runner_stats() const { return proposers_->runners().stats(); }
-  // The components that serve, in the order device, model, attention, scheduler, proposers. They are never unloaded.
+  // Returns the components that serve, in the order device, model, attention, scheduler, proposers. They are never
+  // unloaded.
   std::vector<const Component*> components() const;
   // Identifies everything that decides the tokens: device class, attention, model plugin, the checkpoint's and the
   // tokenizer's fingerprints, KV type, parallel size.

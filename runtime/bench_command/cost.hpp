@@ -35,11 +35,11 @@ struct Work {
 // The positions that a row sees, summed over the layers, if `context` positions are known, including its own.
 double visible_positions(const ModelCost& cost, std::int64_t context);
 
-// A step in which sequences with these contexts decode a token each. The KV of each is read once.
+// Returns the work of a step in which sequences with these contexts decode a token each. The KV of each is read once.
 Work decode_step(const ModelCost& cost, std::span<const std::int64_t> contexts);
 
-// Rows [begin, end) of a prompt, with logits for `num_logits` of them. Counts operations only, because the weights are
-// read once for a whole batch of rows.
+// Returns the work of rows [begin, end) of a prompt, with logits for `num_logits` of them. Counts operations only,
+// because the weights are read once for a whole batch of rows.
 Work prefill_rows(const ModelCost& cost, std::int64_t begin, std::int64_t end, std::int64_t num_logits);
 
 // The larger of two times: bytes at the bandwidth, and operations at the peak. Without a measured peak: the time of the
@@ -56,9 +56,9 @@ struct SequenceShape {
   std::int64_t output = 0;
   std::int64_t cached = 0;
 };
-// The whole batch: prompts first, then steps in which up to `max_num_seqs` sequences decode, the longest first (no
-// order needs fewer steps). KV of cached tokens is read together with the sequence that computed it, as an attention
-// with shared prefixes can do. nullopt if the peak of operations is unknown.
+// Returns the least time of the whole batch: prompts first, then steps in which up to `max_num_seqs` sequences decode,
+// the longest first (no order needs fewer steps). KV of cached tokens is read together with the sequence that computed
+// it, as an attention with shared prefixes can do. nullopt if the peak of operations is unknown.
 std::optional<double> batch_floor_seconds(const ModelCost& cost, std::span<const SequenceShape> sequences,
                                           std::int64_t max_num_seqs, const Limits& limits);
 

@@ -9,8 +9,8 @@
 
 namespace mortise::bench {
 
-// Random token ids, greedy sampling, end tokens ignored. Prompts with different seeds have no common beginning, so the
-// prefix cache finds nothing of an earlier run.
+// Makes requests with random token ids and greedy sampling, which ignore end tokens. Prompts with different seeds have
+// no common beginning, so the prefix cache finds nothing of an earlier run.
 std::vector<Request> make_requests(const std::vector<SequenceShape>& sequences, std::int32_t vocab_size,
                                    std::uint32_t seed);
 

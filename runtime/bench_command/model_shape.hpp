@@ -19,7 +19,8 @@ struct ModelShape {
   std::string_view rope;  // rope_parameters, JSON
 };
 
-// tiny, 68m, 160m, 1b (Llama-3.2-1B), 8b (Llama-3.1-8B). Throws an Error that lists them and names `option`.
+// Finds a shape by name: tiny, 68m, 160m, 1b (Llama-3.2-1B) or 8b (Llama-3.1-8B). For any other name it throws an Error
+// that lists them and names `option`.
 const ModelShape& model_shape(std::string_view name, std::string_view option = "--shape");
 std::string model_shape_names();  // "tiny, 160m, ..."
 

@@ -13,7 +13,7 @@ namespace mortise::bench {
 
 // Throws an Error if the value of an option is below `least`.
 void check_at_least(std::int64_t least, const char* option, std::int64_t value);
-// Throws an Error if the model cannot hold so many tokens; `what` names the options that add up to them.
+// Throws an Error if the model cannot hold `prompt` and `output` tokens; `what` names the options that add up to them.
 void check_fits(const Subject& subject, std::int64_t prompt, std::int64_t output, const std::string& what);
 // `prompt` if it was given, otherwise the default, limited by the model's length.
 SequenceShape sequence_of(const Subject& subject, const Sizes& sizes, std::int64_t default_prompt, std::int64_t output);

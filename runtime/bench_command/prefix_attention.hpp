@@ -40,7 +40,7 @@ class PrefixSide {
   void run(std::span<const RowRun> runs, std::int64_t num_rows);
   void wait() const;
 
-  // Of the last step, over all layers; nullopt: the plugin does not count them.
+  // Returns the bytes of KV that the last step read, over all layers; nullopt if the plugin does not count them.
   std::optional<std::uint64_t> kv_bytes_read() const;
   // The output of the last step.
   std::vector<std::uint16_t> out(std::int64_t num_rows);

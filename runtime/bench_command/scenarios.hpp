@@ -20,7 +20,7 @@ struct Sizes {
   std::optional<std::int64_t> draft_tokens;             // --draft-tokens
 };
 
-// A scenario on a subject, which outlives it.
+// Make scenarios on a subject, which outlives them.
 Scenario decode_scenario(Subject& subject, const Sizes& sizes);
 Scenario prefill_scenario(Subject& subject, const Sizes& sizes);
 Scenario batch_scenario(Subject& subject, const Sizes& sizes);
@@ -35,11 +35,11 @@ Scenario startup_scenario(const SubjectChoice& choice);
 // Compares the engine of the choice with `mortise serve`, and with servers at `urls` that speak OpenAI's API.
 Scenario serve_scenario(const SubjectChoice& choice, const Sizes& sizes, const std::vector<std::string>& urls);
 
-// The memory of processes that prefill and score.
+// Makes the scenario that measures the memory of processes that prefill and score.
 Scenario memory_scenario(const SubjectChoice& choice, const Sizes& sizes);
 
-// Attention alone, with the heads of the choice's shape, on the device of its script. `device` is set to a description
-// of the device.
+// Makes the scenario that measures attention alone, with the heads of the choice's shape, on the device of its script.
+// `device` is set to a description of the device.
 Scenario attention_scenario(const SubjectChoice& choice, const Sizes& sizes, std::string& device);
 
 // The machine's limits: bandwidth of memory and caches, peaks of the units, for 1, 2, 4, .. threads.

@@ -11,7 +11,7 @@
 
 namespace mortise::bench {
 
-// Different beginnings of stories; greedy, `output` tokens even beyond an end token.
+// Makes requests with different beginnings of stories; greedy, `output` tokens even beyond an end token.
 std::vector<Request> story_requests(const Tokenizer& tokenizer, std::size_t count, std::int32_t output);
 
 // Chats that ask to repeat a list of words and numbers; greedy, to the end of the answer. The demo model was trained to

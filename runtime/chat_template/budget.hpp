@@ -30,7 +30,7 @@ class Budget {
     steps_ += count;
     if (steps_ > limits_.max_steps) fail("rendering takes more than {} steps", limits_.max_steps);
   }
-  // Pays for work on so many bytes: about 32 bytes take as long as a step.
+  // Pays for work on `num_bytes` bytes: about 32 bytes take as long as a step.
   void read(std::size_t num_bytes) { step(1 + num_bytes / 32); }
 
   void take(std::size_t num_bytes) {

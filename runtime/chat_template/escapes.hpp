@@ -6,7 +6,8 @@
 
 namespace mortise::jinja {
 
-// As in Python's string literals. Throws an Error for an invalid escape, and for one that names a character.
+// Replaces escapes as in Python's string literals. Throws an Error for an invalid escape, and for one that names a
+// character.
 std::string unescape(std::string_view text);
 
 }  // namespace mortise::jinja

@@ -17,13 +17,13 @@ class ExpressionParser {
   explicit ExpressionParser(TokenStream& tokens) : tokens_(tokens) {}
 
   ExpressionPointer expression();
-  // An expression, or several with commas between them, which make a tuple. `conditional`: "a if b" is allowed.
+  // Parses an expression, or several with commas between them, which make a tuple. `conditional`: "a if b" is allowed.
   ExpressionPointer tuple(bool conditional = true);
-  // A variable or a tuple of variables. `attribute`: "ns.x" is allowed as well.
+  // Parses a variable or a tuple of variables. `attribute`: "ns.x" is allowed as well.
   ExpressionPointer target(bool attribute);
-  // A chain of filters for the text of a block: "upper | trim" in {% filter upper | trim %}.
+  // Parses a chain of filters for the text of a block: "upper | trim" in {% filter upper | trim %}.
   ExpressionPointer block_filter();
-  // Parameters with their defaults, in brackets.
+  // Parses parameters with their defaults, in brackets.
   std::vector<Parameter> parameters();
   ExpressionPointer postfix_call();  // the call in a {% call %} tag
 

@@ -29,7 +29,8 @@ class Runtime {
   std::tm now() const { return clock_(); }
 
   Value call(const Value& callee, Arguments& arguments);
-  // x.name and x[key] as Jinja looks them up: the one tries methods before entries, the other entries before methods.
+  // Return x.name and x[key] as Jinja looks them up: attribute() tries methods before entries, item() entries before
+  // methods.
   Value attribute(const Value& value, std::string_view name);
   Value item(const Value& value, const Value& key);
   Value slice(const Value& value, const Value& begin, const Value& end, const Value& step);
@@ -99,7 +100,7 @@ struct JsonFormat {
 };
 MarkedText to_json(const Value& value, const JsonFormat& format, Budget& budget);
 
-// "{} {name:>5}".format(...) and "%s %d" % (...).
+// Formats as Python: "{} {name:>5}".format(...) and "%s %d" % (...).
 MarkedText format_braces(const MarkedText& format, const Arguments& arguments, Runtime& runtime);
 MarkedText format_percent(const MarkedText& format, const std::vector<Value>& values, const Dict* named,
                           Runtime& runtime);

@@ -27,7 +27,7 @@ class Checkpoint {
   // Throws an Error with the file, the problem and the remedy if the folder or one of its files cannot be used.
   static Checkpoint open(const std::filesystem::path& folder);
 
-  // A model with made-up weights, for benchmarks. `tensors` are in memory that `owner` keeps; `name` replaces the
+  // Makes a model with made-up weights, for benchmarks. `tensors` are in memory that `owner` keeps; `name` replaces the
   // folder in messages, and is the model's name.
   static Checkpoint from_memory(const std::string& name, ModelConfig config, TensorMap tensors,
                                 std::shared_ptr<const void> owner);
@@ -50,12 +50,12 @@ class Checkpoint {
   // Call it at most once, before fingerprint().
   void start_hashing(const std::optional<std::filesystem::path>& cache_folder);
 
-  // The checkpoint's part of the numerics id, "weights HASH; config HASH; defaults HASH". The hashes cover everything
-  // that decides answers: every byte of every tensor with its name, dtype and shape (WeightsHash); the normalised
-  // configuration without transformers_version and _name_or_path, which change nothing; and the end tokens and sampling
-  // defaults of generation_config.json. Equal checkpoints have equal fingerprints, wherever their folders are, however
-  // they are divided into shards, and however their JSON is written. Waits for start_hashing(), or reads all weights if
-  // it was not called. Made-up weights are sampled instead.
+  // Returns the checkpoint's part of the numerics id, "weights HASH; config HASH; defaults HASH". The hashes cover
+  // everything that decides answers: every byte of every tensor with its name, dtype and shape (WeightsHash); the
+  // normalised configuration without transformers_version and _name_or_path, which change nothing; and the end tokens
+  // and sampling defaults of generation_config.json. Equal checkpoints have equal fingerprints, wherever their folders
+  // are, however they are divided into shards, and however their JSON is written. Waits for start_hashing(), or reads
+  // all weights if it was not called. Made-up weights are sampled instead.
   std::string fingerprint() const;
 
   // A text that stays equal only while the weight files are unchanged since they were opened. It holds each file's

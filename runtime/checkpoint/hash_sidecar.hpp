@@ -17,14 +17,14 @@ namespace mortise {
 // Invariant: the file is absent or complete, because write() renames it into place.
 class HashSidecar {
  public:
-  // $XDG_CACHE_HOME/mortise or ~/.cache/mortise; nullopt if the environment has no absolute path.
+  // Returns $XDG_CACHE_HOME/mortise or ~/.cache/mortise; nullopt if the environment has no absolute path.
   static std::optional<std::filesystem::path> standard_folder();
 
   HashSidecar(const std::filesystem::path& cache_folder, const std::filesystem::path& checkpoint, std::string identity);
 
   const std::filesystem::path& path() const { return path_; }
 
-  // The hash that write() stored; nullopt if the file is absent, stale, damaged or another kind of file.
+  // Returns the hash that write() stored; nullopt if the file is absent, stale, damaged or another kind of file.
   std::optional<std::string> read() const;
 
   // Replaces the file, after creating the cache folder if necessary, and removes the files of checkpoints that no

@@ -18,7 +18,7 @@ namespace mortise {
 // not a JSON object.
 nlohmann::json read_json_object(const std::filesystem::path& path);
 
-// The member `key`; null if it is absent. (Checkpoints write null for absent values.)
+// Returns the member `key`; null if it is absent. (Checkpoints write null for absent values.)
 const nlohmann::json& member(const nlohmann::json& object, const char* key);
 
 // Reads token ids as checkpoints write them: an integer, a list of integers, or null. Negative ids mean none (early

@@ -42,8 +42,8 @@ class WeightsHash {
   // REQUIRES: called at most once, before value().
   void start(std::optional<HashSidecar> sidecar);
 
-  // The hash as 32 hexadecimal digits. Waits for the threads and helps them, then writes the sidecar if there is one.
-  // Thread-safe.
+  // Returns the hash as 32 hexadecimal digits. Waits for the threads and helps them, then writes the sidecar if there
+  // is one. Thread-safe.
   std::string value();
 
  private:

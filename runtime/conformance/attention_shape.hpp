@@ -43,7 +43,7 @@ inline constexpr std::int32_t kPoison = -1;
 std::vector<float> head_values(const AttentionShape& shape, RowOf row, std::int32_t token, std::int32_t position,
                                std::int32_t layer, std::int32_t head);
 
-// The tables of mortise_rope, [kMaxModelLen, rotary_dim / 2], and the weights of the norms, [head_dim].
+// Return the tables of mortise_rope, [kMaxModelLen, rotary_dim / 2], and the weights of the norms, [head_dim].
 std::vector<float> rope_table(const AttentionShape& shape, bool sine);
 std::vector<float> norm_weight(const AttentionShape& shape, RowOf row);
 

@@ -31,7 +31,7 @@ class CheckedHost {
   void refuse_memory_from(std::int64_t number) { refuse_from_ = number; }
   std::int64_t num_allocations() const { return num_allocations_; }
   std::uint64_t allocated_bytes() const;
-  // What the plugin did against the rules, in order.
+  // Returns the rules that the plugin broke, in order.
   std::vector<std::string> breaches() const;
   std::vector<std::string> log_lines() const;
   // An extension of Mortise's host that the part asked for and did not get; empty: none.

@@ -20,7 +20,7 @@ struct Matrix {
 
   float* row(std::int64_t r) { return values.data() + r * columns; }
   const float* row(std::int64_t r) const { return values.data() + r * columns; }
-  // These rows, in this order.
+  // Returns these rows, in this order.
   Matrix rows_at(const std::vector<std::int64_t>& indices) const;
 };
 

@@ -68,7 +68,7 @@ class SimulatedEngine {
   void abort(uint64_t id);
   void abort_random();
   void step();
-  // A step with the host's own plan; the scheduler is not asked.
+  // Runs a step with the host's own plan; the scheduler is not asked.
   void step_by_host();
   // Shows the scheduler's view of the next step, and an empty plan that is thrown away.
   void with_view(const std::function<void(const mortise_schedule_view&, mortise_schedule_plan&)>& ask);
@@ -179,7 +179,7 @@ struct SimulatedEngine::View {
   bool running(int32_t i) const { return states[i] == MORTISE_SEQ_RUNNING; }
   int32_t start(int32_t i) const { return running(i) ? num_computed[i] : num_cached[i]; }
   int32_t remaining(int32_t i) const { return num_tokens[i] - start(i); }
-  // Tokens with KV after a run of n tokens; drafts run only after the last known token.
+  // Returns the number of tokens with KV after a run of n tokens; drafts run only after the last known token.
   int32_t end(int32_t i, int32_t n, int32_t drafts) const { return start(i) + n + (n == remaining(i) ? drafts : 0); }
   int64_t new_blocks(int32_t i, int32_t end, bool preempts) const;
   // Whether sequence a comes before b: by priority, then by arrival.

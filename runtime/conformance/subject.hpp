@@ -52,8 +52,8 @@ class Subject {
   // Creates an instance with these options and changes to the setup. Throws CaseFailed if create fails.
   std::unique_ptr<Part> make(PartSetup setup);
   std::unique_ptr<Part> make() { return make(setup()); }
-  // What make() uses: the subject's options, for an attention or a model a device that it serves, and for a model the
-  // configuration of its checkpoint. Throws NotApplicable if there is no such device.
+  // Returns the setup that make() uses: the subject's options, for an attention or a model a device that it serves, and
+  // for a model the configuration of its checkpoint. Throws NotApplicable if there is no such device.
   PartSetup setup();
   // The same, bound and activated, ready for steps.
   std::unique_ptr<Part> make_active(PartSetup setup);
@@ -86,7 +86,7 @@ class Subject {
 // Sizes for activate that suit every case.
 mortise_activate_args usual_sizes();
 
-// What the entry of a plugin gets from this host.
+// Returns the arguments that the entry of a plugin gets from this host.
 mortise_entry_args entry_args();
 
 }  // namespace mortise::conformance

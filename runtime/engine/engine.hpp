@@ -103,7 +103,8 @@ class Engine {
   // The same for a front end that reads the channel itself. The channel serves this request alone. [any thread, a
   // sink's too]
   RequestId submit(Request request, std::shared_ptr<PulledChannel> channel);
-  // The tokens of the request's guided `choices`, in their order. Throws what submit() would throw. [any thread]
+  // Returns the tokens of the request's guided `choices`, in their order. Throws what submit() would throw. [any
+  // thread]
   std::vector<std::vector<std::int32_t>> choice_tokens(const Request& request) const;
   // Ends the request's choices with FinishReason::kAborted at the next step; unknown ids are ignored. Takes constant
   // time, on the engine's thread too. [any thread]

@@ -30,7 +30,7 @@ class RowWork {
   void assign(std::span<const LogitRow> rows, std::span<const ScheduledSequence> scheduled);
   const DrawRows& draws() const { return draws_; }
   const ScoreRows& scores() const { return scores_; }
-  // One TokenInfo for each logit row, in their order: of the drawn token or of the scored token.
+  // Returns one TokenInfo for each logit row, in their order: of the drawn token or of the scored token.
   std::vector<TokenInfo> infos(StepResults results) const;
 
  private:

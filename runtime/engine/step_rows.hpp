@@ -42,7 +42,7 @@ struct LogitRow {
   std::int32_t path = 0;      // 0: the sequence's own drafts; k: the drafts of its fork k - 1
 };
 
-// The drafts up to and including the row's own token.
+// Returns the drafts up to and including the row's own token.
 std::span<const std::int32_t> drafts_before(const Sequence& sequence, const LogitRow& row);
 
 // The rows of the step that is being built. Invariant: runs and logit rows are in ascending order of rows. Engine's

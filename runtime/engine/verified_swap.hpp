@@ -51,7 +51,7 @@ class VerifiedSwap {
   void observe(std::span<const StepOutcome> outcomes, std::span<const std::uint64_t> ended,
                const mortise_tensor* hidden);
 
-  // The phases of a step, in this order. `serving_s`: seconds that the serving plan took.
+  // Run the phases of a step, in this order. `serving_s`: seconds that the serving plan took.
   void plan(std::uint64_t step_id, const std::vector<Sequence*>& runnable, const std::vector<std::int32_t>& lookahead,
             const KvCache& cache, double serving_s);
   void propose(const mortise_step& step, std::span<const ScheduledSequence> scheduled);

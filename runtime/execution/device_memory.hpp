@@ -125,7 +125,7 @@ class Download {
   std::span<const T> data() const {
     return {static_cast<const T*>(data_), bytes_ / sizeof(T)};
   }
-  // start(), a wait for all work queued on the default stream, and data().
+  // Calls start(), waits for all work queued on the default stream, and returns data().
   template <typename T>
   std::span<const T> fetch(const T* from, std::size_t count) {
     start(from, count);
@@ -143,7 +143,7 @@ class Download {
   std::uint64_t bytes_ = 0;
 };
 
-// A dense row-major 2-D tensor over device memory.
+// Returns a dense row-major 2-D tensor over device memory.
 mortise_tensor matrix(void* data, std::int32_t dtype, std::int64_t rows, std::int64_t columns);
 
 }  // namespace mortise

@@ -51,7 +51,8 @@ Difference difference_at(const HostRows& serving, const HostRows& candidate, con
 // Sets sequence and position of `difference` to those of row `row` of the batch.
 void place_row(const mortise_batch& batch, std::int64_t row, Difference& difference);
 
-// "layer 2, position 17: element 5 of the attention output is 0.25 (0x3e80) and would be 0.5 (0x3f00)"
+// Describes a difference: "layer 2, position 17: element 5 of the attention output is 0.25 (0x3e80) and would be 0.5
+// (0x3f00)"
 std::string describe(const Difference& difference);
 
 }  // namespace mortise

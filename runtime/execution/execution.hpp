@@ -44,8 +44,8 @@ class Execution {
   Execution(const Execution&) = delete;
   Execution& operator=(const Execution&) = delete;
 
-  // The parts that run now. A caller that holds the snapshot keeps it and everything that it points to valid. [any
-  // thread]
+  // Returns the parts that run now. A caller that holds the snapshot keeps it and everything that it points to valid.
+  // [any thread]
   std::shared_ptr<const PartsSnapshot> snapshot() const { return snapshot_.load(); }
   // Returns why no step can run any more: a part that every step needs has failed. nullopt: none has. [any thread]
   std::optional<std::string> failure() const;

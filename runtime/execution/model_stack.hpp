@@ -125,10 +125,10 @@ class ModelStack {
   ShardParts parts_;
 };
 
-// The parts of the stack for an Execution. A copy keeps the stack alive. REQUIRES: all are active.
+// Returns the parts of the stack for an Execution. A copy keeps the stack alive. REQUIRES: all are active.
 ShardParts parts_of(std::shared_ptr<const ModelStack> stack);
 
-// The id of the device's arithmetic for a type; null: the device does not compute in this type.
+// Returns the id of the device's arithmetic for a type; null: the device does not compute in this type.
 const char* numerics_id_of(const DevicePart& device, std::int32_t dtype);
 
 // Throws Error unless the device computes in the model's type. `model` is its name in the message.
@@ -142,11 +142,11 @@ std::uint64_t free_device_memory(const DevicePart& device);
 // Returns a hash of the texts of all tokens: equal for tokenizers that write the same tokens with the same ids.
 std::uint64_t vocabulary_hash(const Tokenizer& tokenizer);
 
-// The type of the KV cache; "auto" means the model's type.
+// Returns the type of the KV cache; "auto" means the model's type.
 std::int32_t kv_dtype(KvDtype wanted, const mortise_model_dims& dims);
-// "bf16", "f32", "int8", "fp8".
+// Returns the name of a type: "bf16", "f32", "int8", "fp8".
 const char* dtype_name(std::int32_t dtype);
-// "bf16", "int8", "int4 in groups of 64", "fp8 in groups of 128".
+// Describes how weights are stored: "bf16", "int8", "int4 in groups of 64", "fp8 in groups of 128".
 std::string weight_format(const mortise_model_dims& dims);
 // The type whose numerics id says how a device multiplies by the quantised weights. REQUIRES: dims.weight_bits != 0.
 std::int32_t weight_class(const mortise_model_dims& dims);

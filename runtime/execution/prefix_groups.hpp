@@ -23,7 +23,7 @@ class PrefixGroups {
   // Replaces the groups by those of `runs`. REQUIRES: the blocks of each run reach as far as its rows.
   void assign(std::span<const RowRun> runs);
 
-  // As in mortise_batch; valid until the next call.
+  // Return the groups as in mortise_batch; valid until the next call of assign().
   std::int32_t size() const { return static_cast<std::int32_t>(shared_tokens_.size()); }
   std::span<const std::int32_t> offsets() const { return offsets_; }
   std::span<const std::int32_t> seqs() const { return seqs_; }

@@ -19,8 +19,8 @@ class RowScores {
   // Makes room for `num_rows` rows with `num_top` first tokens each. Previous results are lost.
   void begin(std::size_t num_rows, std::size_t num_top);
 
-  // The arguments for head_reduce with all arrays from row `first` on; `targets` is device memory. The caller sets
-  // arrays that it does not want yet to null.
+  // Returns the arguments for head_reduce with all arrays from row `first` on; `targets` is device memory. The caller
+  // sets arrays that it does not want yet to null.
   mortise_head_reduce_args arrays(std::size_t first, const std::int32_t* targets) const;
   void reduce(const mortise_step& step, const mortise_tensor& logits, std::int32_t vocab_begin,
               mortise_head_reduce_args args) const;

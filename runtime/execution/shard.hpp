@@ -41,13 +41,14 @@ class Shard {
   std::size_t num_untried_sizes() const { return untried_sizes_.size(); }
   void try_next_size();
 
-  // The three phases of a step, in this order; see Execution::launch and collect. `beside`, if set, computes the same.
+  // Run the three phases of a step, in this order; see Execution::launch and collect. `beside`, if set, computes the
+  // same.
   void forward(const StepWork& work, SideRun* beside = nullptr);
   void evaluate(const StepWork& work);
   StepResults collect();
 
-  // After forward(): the batch as it was run, with padding. head_rows() gives the head's input and output for some of
-  // the rows that need logits, in device memory, valid until the next call or evaluate().
+  // Returns the batch as forward() ran it, with padding. head_rows() gives the head's input and output for some of the
+  // rows that need logits, in device memory, valid until the next call or evaluate().
   const mortise_batch& batch() const { return *step_.batch; }
   struct HeadRows {
     mortise_tensor hidden, logits;

@@ -43,7 +43,7 @@ class SideRun {
   void finish(const StepWork& work, Shard& serving);
   void copy_blocks(std::span<const BlockId> from, std::span<const BlockId> to);
 
-  // The first difference. Nothing is run or compared once there is one.
+  // Returns the first difference. Nothing is run or compared once there is one.
   const std::optional<Difference>& difference() const;
   bool compares_models() const { return shard_ != nullptr; }
   // Rows compared: attention outputs of all layers, or rows that need logits.

@@ -16,7 +16,7 @@ class LostLines {
  public:
   // Returns a copy of `finish`. If all its copies are destroyed without a call, the line is lost.
   FinishLine watch(FinishLine finish, std::size_t line_number) const;
-  // The smallest number of a lost line, or nullopt. [any thread]
+  // Returns the smallest number of a lost line, or nullopt. [any thread]
   std::optional<std::size_t> first() const;
 
  private:

@@ -27,7 +27,7 @@ class OutputLines {
 
   const std::string& name() const { return name_; }  // for messages
   bool is_same_file(int fd) const;
-  // The existing lines; nullptr if there are none, or for standard output, a pipe or a device.
+  // Returns the existing lines; nullptr if there are none, or for standard output, a pipe or a device.
   InputLines* existing() { return existing_.get(); }
   // Whether a run that is interrupted can be continued.
   bool can_continue() const { return regular_; }

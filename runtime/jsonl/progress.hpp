@@ -19,12 +19,12 @@ struct ProgressState {
   std::optional<std::uint64_t> bytes_total;        // of the input, if it is known
 };
 
-// "[=====>    ]  48%  1,234 lines, 56.7 lines/s, 8,901 tokens/s, 1:02 left" in `width` columns; without the bar if
-// there is no room. Rates are those of this run, which has taken `elapsed_s`. Without bytes_total there is neither a
-// bar nor a remaining time.
+// Returns a line such as "[=====>    ]  48%  1,234 lines, 56.7 lines/s, 8,901 tokens/s, 1:02 left" in `width` columns;
+// without the bar if there is no room. Rates are those of this run, which has taken `elapsed_s`. Without bytes_total
+// there is neither a bar nor a remaining time.
 std::string progress_bar(const ProgressState& state, double elapsed_s, std::size_t width);
 
-// "1,234 lines, 2 failed, in 21.8 s (56.7 lines/s, 8,901 tokens/s)"
+// Returns a line such as "1,234 lines, 2 failed, in 21.8 s (56.7 lines/s, 8,901 tokens/s)"
 std::string progress_summary(const ProgressState& state, double elapsed_s);
 
 // Draws the progress of one run. Used by one thread. Invariant: the bar is on the terminal only while drawn_ is true.

@@ -40,7 +40,7 @@ class WaitingLines {
   // REQUIRES: no result of this line waits.
   bool keep(std::size_t line, std::string_view result);
   bool contains(std::size_t line) const { return records_.contains(line); }
-  // The result of a line; nullopt if none waits. Throws an Error if the file cannot be read.
+  // Returns the result of a line; nullopt if none waits. Throws an Error if the file cannot be read.
   std::optional<std::string> read(std::size_t line) const;
   void drop(std::size_t line);        // The result is not needed.
   void drop_up_to(std::size_t line);  // The results up to this line are in the output.

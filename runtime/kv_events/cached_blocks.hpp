@@ -23,7 +23,7 @@ class CachedBlocks {
 
   // The events of the changes. A chain of stored blocks is one event, and so are consecutive removals.
   Json apply(const KvChanges& changes);
-  // The events that describe the whole tree to any reader: AllBlocksCleared, then every block after its parent.
+  // Returns the events that describe the whole tree to any reader: AllBlocksCleared, then every block after its parent.
   Json all() const;
 
  private:

@@ -17,7 +17,8 @@ class ReplayBuffer {
     Payload payload;
   };
 
-  // Holds at most so many messages and bytes of payloads. The latest message is kept even if it is larger.
+  // Holds at most `max_messages` messages and `max_bytes` bytes of payloads. The latest message is kept even if it is
+  // larger.
   ReplayBuffer(std::size_t max_messages, std::size_t max_bytes) : max_messages_(max_messages), max_bytes_(max_bytes) {}
 
   // REQUIRES: `seq` is one more than the preceding message's.

@@ -35,7 +35,7 @@ class ReplaySocket {
   const std::string& endpoint() const { return endpoint_; }  // with the actual port
   void* handle() { return socket_.handle(); }                // for zmq::poll
 
-  // The next request; nullopt if there is none, or if it is ignored.
+  // Returns the next request; nullopt if there is none, or if it is ignored.
   std::optional<Request> receive();
   void answer(const Request& request, const std::vector<ReplayBuffer::Message>& messages);
 

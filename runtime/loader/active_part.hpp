@@ -17,9 +17,9 @@
 
 namespace mortise {
 
-// An empty mortise_error for a call of a plugin.
+// Returns an empty mortise_error for a call of a plugin.
 mortise_error empty_error();
-// "INTERNAL" for MORTISE_INTERNAL, ...; "status 1001" for a status that the plugin defines.
+// Returns "INTERNAL" for MORTISE_INTERNAL, ...; "status 1001" for a status that the plugin defines.
 std::string status_name(mortise_status status);
 
 // A failed call into a part. The text names the part, the function, the part's message and the status. A value: each
@@ -56,7 +56,7 @@ class PartHealth {
   CallKind kind_of_calls() const {
     return active_.load(std::memory_order_relaxed) ? CallKind::kStep : CallKind::kControl;
   }
-  // The full name; `name` for an instance that was made without one.
+  // Returns the full name; `name` for an instance that was made without one.
   const char* lasting_name(const std::string& name);
 
  private:

@@ -43,8 +43,8 @@ class PluginCatalog {
 
   const std::vector<std::filesystem::path>& folders() const { return folders_; }
 
-  // All components with the name, of any kind, in search order. If no file of that name has one, every file is opened,
-  // because a file need not be named after its components.
+  // Returns all components with the name, of any kind, in search order. If no file of that name has one, every file is
+  // opened, because a file need not be named after its components.
   Found find(std::string_view name) const;
   // As find, of the files NAME.so and NAME-*.so whose SHA-256 is `sha256`; runs no code of another file. Throws an
   // Error with what each file of that name has instead.
@@ -62,7 +62,7 @@ class PluginCatalog {
   std::vector<std::filesystem::path> folders_;
 };
 
-// The folder of the running executable.
+// Returns the folder of the running executable.
 std::filesystem::path executable_folder();
 
 }  // namespace mortise

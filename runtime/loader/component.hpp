@@ -44,7 +44,7 @@ struct Component {
   std::string hash = {};                   // PluginFile::hash of the file's bytes
   int image = -1;                          // descriptor of a file with these bytes, never closed
 
-  // "attention 'paged'", for messages.
+  // Returns kind and name for messages: "attention 'paged'".
   std::string label() const;
   // The reason why this component cannot serve the query, or nullopt if it can.
   std::optional<std::string> refusal(const mortise_query& query) const;

@@ -33,7 +33,7 @@ class ElfReader {
     return {file_.data() + offset, size};
   }
 
-  // The header of a shared object for this machine; an Error that says what else it is.
+  // Returns the header of a shared object for this machine. Throws an Error that says what the file is instead.
   Elf64_Ehdr header() const;
   // Both need the header's entry sizes to be right.
   std::vector<Elf64_Phdr> segments(const Elf64_Ehdr& header) const;

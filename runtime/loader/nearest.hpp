@@ -12,10 +12,10 @@ namespace mortise {
 // added, dropped, or swapped with their neighbour. nullopt if no name is that close.
 std::optional<std::string> nearest_name(std::string_view given, std::span<const std::string> names);
 
-// "; did you mean 'x'?" or "".
+// Returns "; did you mean 'x'?" or "".
 std::string did_you_mean(std::string_view given, std::span<const std::string> names);
 
-// "a, b, c", or "none" when empty.
+// Returns "a, b, c", or "none" when empty.
 std::string join_names(std::span<const std::string> names);
 
 }  // namespace mortise

@@ -36,7 +36,7 @@ class OptionReader {
   }
 
  private:
-  // The value of an option; nullptr if it is missing or null.
+  // Returns the value of an option; nullptr if it is missing or null.
   static const nlohmann::json* find(void* context, const char* name) {
     const nlohmann::json& options = static_cast<const OptionReader*>(context)->options_;
     const auto at = name == nullptr ? options.end() : options.find(name);

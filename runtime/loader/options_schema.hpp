@@ -50,7 +50,7 @@ class OptionsSchema {
   std::shared_ptr<const Compiled> compiled_;
 };
 
-// A value for an error message: its JSON, shortened if it is long, and its type.
+// Returns a value for an error message: its JSON, shortened if it is long, and its type.
 std::string show_value(const nlohmann::json& value);
 
 }  // namespace mortise

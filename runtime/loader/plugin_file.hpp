@@ -35,10 +35,10 @@ const PluginFile& load_plugin_file(const std::filesystem::path& path, const std:
 // and runs no code of the file.
 const PluginFile& load_pinned_plugin_file(const std::filesystem::path& path, std::string_view sha256);
 
-// The bytes of a file. Throws an Error that continues a sentence which begins with the file's name.
+// Reads the bytes of a file. Throws an Error that continues a sentence which begins with the file's name.
 std::vector<char> read_plugin_bytes(const std::filesystem::path& path);
 
-// The SHA-256 of a plugin's bytes, as 64 lower-case hexadecimal digits: what a script pins.
+// Returns the SHA-256 of a plugin's bytes, as 64 lower-case hexadecimal digits: what a script pins.
 std::string plugin_sha256(std::span<const char> bytes);
 
 // PluginFile::hash of the file's current bytes; loads nothing. Throws an Error as load_plugin_file does.

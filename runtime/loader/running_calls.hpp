@@ -48,12 +48,12 @@ class CallStack {
  public:
   static constexpr std::size_t kMaxDepth = 8;  // deeper calls are not recorded
 
-  // The calling thread's stack, created at its first call; never null.
+  // Returns the calling thread's stack, created at its first call; never null.
   static CallStack& of_this_thread();
   // The calling thread's stack, or null if it has made no call. Safe in a signal handler.
   static CallStack* of_this_thread_if_any();
-  // All stacks of the process, in no order: `for (const CallStack* s = CallStack::first(); s != nullptr; s =
-  // s->next())`.
+  // Returns the first of all stacks of the process, which have no order: `for (const CallStack* s = CallStack::first();
+  // s != nullptr; s = s->next())`.
   static const CallStack* first();
   const CallStack* next() const { return next_; }
 

@@ -13,7 +13,7 @@
 
 namespace mortise {
 
-// "cmpl-..." with 24 random hexadecimal digits.
+// Returns "cmpl-..." with 24 random hexadecimal digits.
 std::string new_id(std::string_view prefix);
 
 // The answer that `make` builds. If there is an `error`, or `make` throws (because the tokenizer cannot decode a text),
@@ -33,7 +33,7 @@ struct UsageSum {
   nlohmann::ordered_json json() const;
 };
 
-// The usage of all choices. Prompt tokens count once per prompt.
+// Returns the usage of all choices. Prompt tokens count once per prompt.
 nlohmann::ordered_json usage_json(const JobResult& result, const AnswerStamp& stamp);
 
 // Texts of single tokens as they appear within a text: with the leading space that a decoder removes at the start of a

@@ -67,7 +67,7 @@ std::size_t num_sequences(const std::string& url, const nlohmann::json& body);
 // of 131,072 tokens with all alternatives is below the limit.
 inline constexpr std::size_t kMaxLogprobs = 3'000'000;
 
-// Throws if so many log probabilities would make an answer too large for memory or for a line.
+// Throws an Error if the log probabilities would make an answer too large for memory or for a line.
 void check_logprobs(std::size_t num_choices, std::size_t num_tokens, std::int32_t num_alternatives);
 
 // Reads `priority`, `group` (requests with one text here share a prefix) and `speculation` (the proposer for this

@@ -14,9 +14,9 @@ namespace mortise {
 // (reasoning_content, reasoning, thinking) under the names that templates read.
 ChatInput read_chat_input(const Body& body);
 
-// The tokens of a chat prompt, with the tokenizer's special tokens if the prompt wants them. If the template already
-// wrote the first special token, it is not added again. Throws an Error if there are more than `most` tokens, as soon
-// as that is known.
+// Returns the tokens of a chat prompt, with the tokenizer's special tokens if the prompt wants them. If the template
+// already wrote the first special token, it is not added again. Throws an Error if there are more than `most` tokens,
+// as soon as that is known.
 std::vector<std::int32_t> chat_tokens(const ChatPrompt& prompt, const Tokenizer& tokenizer,
                                       std::size_t most = static_cast<std::size_t>(-2));
 

@@ -39,7 +39,7 @@ struct EventId {
   std::vector<ChoiceProgress> choices;  // by index in the answer
 };
 
-// The text forms of an id: printable ASCII without spaces. The origin's text is made once, the progress for each event.
+// Write an id as text: printable ASCII without spaces. The origin's text is made once, the progress for each event.
 std::string origin_text(const StreamOrigin& origin);
 void append_progress(std::string& text, const std::vector<ChoiceProgress>& choices);
 

@@ -37,7 +37,7 @@ class ScoreSplitter {
   // Throws an Error if `completion` (called `name` in the text) is neither text nor a list of ids, or if no token
   // precedes it.
   ScoreTokens split(const nlohmann::json& completion, const std::string& name);
-  // The prompt's tokens; for a text, without the white space at its end. Empty if the prompt is empty.
+  // Returns the prompt's tokens; for a text, without the white space at its end. Empty if the prompt is empty.
   const std::vector<std::int32_t>& prompt() const { return whole_ ? *whole_ : context_ids_; }
 
  private:

@@ -97,8 +97,8 @@ class Service {
   Abort score(const nlohmann::json& body, const AnswerStamp& stamp, std::function<void(Answer)> done);
   Abort decide(const nlohmann::json& body, const AnswerStamp& stamp, std::function<void(Answer)> done);
 
-  // The tokens of messages, rendered by the chat template. Throws an Error if there is no template, or the template
-  // refuses the messages.
+  // Returns the tokens of messages, rendered by the chat template. Throws an Error if there is no template, or the
+  // template refuses the messages.
   std::vector<std::int32_t> chat_prompt(const ChatInput& input) const;
 
   // The most tokens that a choice can get behind `num_prompt` prompt tokens.

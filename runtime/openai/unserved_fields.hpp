@@ -11,7 +11,7 @@ namespace mortise {
 // One bit per url, so that a field can belong to several urls.
 enum BodyUrl : unsigned { kCompletions = 1, kChat = 2, kScore = 4, kDecisions = 8, kGenerating = kCompletions | kChat };
 
-// The bit of a url; 0 for any other url.
+// Returns the bit of a url; 0 for any other url.
 unsigned body_url(std::string_view url);
 
 struct UnservedField {
@@ -22,7 +22,7 @@ struct UnservedField {
   const char* message;  // text behind the field's name
 };
 
-// All such fields: OpenAI's, vLLM's, and the samplers of llama.cpp and its relatives.
+// Returns all such fields: OpenAI's, vLLM's, and the samplers of llama.cpp and its relatives.
 std::span<const UnservedField> unserved_fields();
 
 // Throws an Error that names the first such field whose value would change the answer. Null is always harmless.

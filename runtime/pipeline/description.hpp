@@ -117,8 +117,8 @@ KvCacheOptions parse_kv_cache(const nlohmann::json& table);
 SpeculationOptions parse_speculation(const nlohmann::json& table);
 ChatOptions parse_chat(const nlohmann::json& table);
 
-// The number of bytes in "512MiB", "1.5GiB", "4096" or a number. nullopt for anything else, including 0 and more than
-// 2^60.
+// Returns the number of bytes in "512MiB", "1.5GiB", "4096" or a number. nullopt for anything else, including 0 and
+// more than 2^60.
 std::optional<std::uint64_t> parse_bytes(const nlohmann::json& value);
 
 }  // namespace mortise

@@ -36,10 +36,10 @@ class LuaState {
   // Runs `body` in a protected call with an empty stack. Throws an Error with the text of any error.
   void call(const LuaBudget& budget, const std::function<void(lua_State*)>& body);
 
-  // The LuaState of `L`.
+  // Returns the LuaState of `L`.
   static LuaState& of(lua_State* L);
-  // For C functions: takes work worth so many instructions from the budget. Raises a Lua error if the budget is used
-  // up.
+  // Subtracts `instructions` from the budget, for C functions that do as much work. Raises a Lua error if the budget is
+  // used up.
   void spend(std::int64_t instructions);
   // Takes bytes from the amount that a call may print. Returns false if they are too many.
   bool may_print(std::size_t bytes);
@@ -60,7 +60,7 @@ class LuaState {
   std::chrono::steady_clock::time_point look_at_cpu_time_;  // the CPU time cannot be used up earlier
 };
 
-// "demo.lua:6": the line of the innermost running Lua function; "?" if there is none.
+// Returns "demo.lua:6": the line of the innermost running Lua function; "?" if there is none.
 std::string script_location(lua_State* L);
 
 // Runs the body of a C function. A std::exception becomes a Lua error with the same text.

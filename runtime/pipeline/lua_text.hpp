@@ -7,11 +7,10 @@
 
 namespace mortise {
 
-// The text as a Lua string in double quotes. Bytes beyond ASCII are unchanged.
+// Returns the text as a Lua string in double quotes. Bytes beyond ASCII are unchanged.
 std::string lua_quoted(std::string_view text);
 
-// The value in Lua's notation; null becomes nil.
-// REQUIRES: it is nested no deeper than options are.
+// Returns the value in Lua's notation; null becomes nil. REQUIRES: it is nested no deeper than options are.
 std::string lua_value(const nlohmann::json& value);
 
 }  // namespace mortise

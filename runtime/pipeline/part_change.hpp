@@ -25,13 +25,13 @@ struct PartChange {
 // in braces is Lua and optional. Throws an Error that explains the syntax.
 PartChange parse_part_change(std::string_view text);
 
-// The description with the changed key. Relative plugin files and paths among the options are resolved against
+// Returns the description with the changed key. Relative plugin files and paths among the options are resolved against
 // `folder`. Throws an Error that names the wrong key, plugin or option.
 PipelineDescription with_change(PipelineDescription pipeline, const PartChange& change, const PluginCatalog& catalog,
                                 const std::filesystem::path& folder);
 
-// A part of that kind: an installed plugin by name, or a plugin file ("./mine.so"). Throws an Error that names the
-// plugin or the option.
+// Returns a part of that kind: an installed plugin by name, or a plugin file ("./mine.so"). Throws an Error that names
+// the plugin or the option.
 PartDescription find_part(const PluginCatalog& catalog, PartKind kind, const std::string& plugin,
                           const nlohmann::json& options, const std::filesystem::path& folder);
 

@@ -39,7 +39,8 @@ class PipelineScript {
  public:
   // Runs the script. Throws an Error with file and line. Loads no model.
   static PipelineScript load(const std::filesystem::path& file, const PluginCatalog& catalog);
-  // The built-in scripts/demo.lua, with the demo models of share/mortise/models (if installed) or of the source tree.
+  // Loads the built-in scripts/demo.lua, with the demo models of share/mortise/models (if installed) or of the source
+  // tree.
   static PipelineScript load_demo(const PluginCatalog& catalog);
   // Messages call the script `name`; `folder` is its script_dir.
   static PipelineScript from_text(std::string_view text, const std::string& name, const std::filesystem::path& folder,
@@ -49,7 +50,7 @@ class PipelineScript {
   PipelineScript& operator=(PipelineScript&&) noexcept;
   ~PipelineScript();
 
-  // At least one; the first is the default.
+  // Returns at least one pipeline; the first is the default.
   const std::vector<PipelineDescription>& pipelines() const;
 
   // Finds unknown names in the script's functions: one message for each global variable that a function reads, but
@@ -60,7 +61,7 @@ class PipelineScript {
   void replace_callbacks(PipelineScript other);
 
   bool has_chat_template() const;
-  // The text of a chat; nullopt if the script defines no chat_template. Throws an Error with the script's line.
+  // Renders a chat as text; nullopt if the script defines no chat_template. Throws an Error with the script's line.
   std::optional<std::string> chat_template(const nlohmann::json& messages);
   // nullopt if the script defines no on_request. Throws an Error with the script's line.
   std::optional<RequestRoute> on_request(const nlohmann::json& request);

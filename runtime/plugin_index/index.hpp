@@ -33,8 +33,8 @@ IndexLine line_of(const IndexEntry& entry);
 // letters are the same. Sorted by the first part's name, the newest version first.
 std::vector<IndexLine> search(const std::vector<IndexLine>& lines, const std::vector<std::string>& words);
 
-// The line of the part `name` in `version`; without a version, the newest that this program can use. Throws an Error
-// that says what there is instead.
+// Returns the line of the part `name` in `version`; without a version, the newest that this program can use. Throws an
+// Error that says what there is instead.
 const IndexLine& find_line(const std::vector<IndexLine>& lines, const std::string& name, const std::string& version);
 
 }  // namespace mortise

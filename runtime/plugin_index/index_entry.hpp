@@ -45,7 +45,7 @@ struct IndexEntry {
 IndexEntry parse_index_entry(std::string_view text);
 nlohmann::ordered_json to_json(const IndexEntry& entry);
 
-// "suffix-1.0.0", the name of the entry's file without its extension.
+// Returns "suffix-1.0.0", the name of the entry's file without its extension.
 std::string entry_stem(const IndexEntry& entry);
 
 // The platform that this program runs on and takes plugins for.
@@ -54,14 +54,16 @@ std::string this_platform();
 // The reason why this program cannot use the plugin (its ABI or its platform); "" if it can.
 std::string unusable_here(std::uint32_t abi_major, std::uint32_t abi_minor, std::string_view platform);
 
-// The fields that entries and an index's lines share; both throw an Error that names the field.
+// Read and write the parts, in the form that entries and an index's lines share; parse_parts throws an Error that names
+// the field.
 std::vector<IndexedPart> parse_parts(const nlohmann::json& object);
 nlohmann::ordered_json parts_to_json(const std::vector<IndexedPart>& parts);
-// object[key], a text of 1 to `limit` bytes without control characters.
+// Returns object[key], a text of 1 to `limit` bytes without control characters.
 std::string text_field(const nlohmann::json& object, const char* key, std::size_t limit);
-// As text_field; letters, digits, and ".-_+", and no dot at the beginning: safe as part of a file's name.
+// Reads as text_field does, but takes only letters, digits, and ".-_+", and no dot at the beginning: safe as part of a
+// file's name.
 std::string name_field(const nlohmann::json& object, const char* key);
-// object["abi"], "MAJOR.MINOR".
+// Returns object["abi"], "MAJOR.MINOR", as two numbers.
 std::pair<std::uint32_t, std::uint32_t> abi_field(const nlohmann::json& object);
 
 }  // namespace mortise

@@ -10,7 +10,7 @@
 
 namespace mortise {
 
-// The file of an entry's signature: "suffix-1.0.0.json.sig".
+// Returns the name of an entry's signature file: "suffix-1.0.0.json.sig".
 std::string signature_file(const std::string& entry_file);
 
 // Writes the plugin's bytes, its entry with the file's name, size and hash filled in, and the entry's signature, and

@@ -16,7 +16,7 @@ inline constexpr std::size_t kMaxSignatureBytes = std::size_t{1} << 16;  // of a
 struct PublicKey {
   std::array<unsigned char, 32> bytes{};
 
-  // The first 32 hexadecimal digits of the SHA-256 of `bytes`.
+  // Returns the first 32 hexadecimal digits of the SHA-256 of `bytes`.
   std::string id() const;
   bool operator==(const PublicKey&) const = default;
 };
@@ -34,7 +34,7 @@ std::string to_pem(const PublicKey& key);
 Signature sign(std::string_view message, std::string_view private_key_pem);
 bool verifies(const PublicKey& key, std::string_view message, const Signature& signature);
 
-// The text of a signature's file: {"format": "mortise-signature/1", "key": ID, "signature": BASE64}.
+// Returns the text of a signature's file: {"format": "mortise-signature/1", "key": ID, "signature": BASE64}.
 std::string to_text(const Signature& signature);
 Signature parse_signature(std::string_view text);
 

@@ -17,13 +17,14 @@ class TrustedKeys {
  public:
   explicit TrustedKeys(std::filesystem::path folder) : folder_(std::move(folder)) {}
 
-  // trusted_keys below the configuration folder: $XDG_CONFIG_HOME/mortise, ~/.config/mortise. Throws an Error if there
-  // is no such folder, because no home is known.
+  // Returns trusted_keys below the configuration folder: $XDG_CONFIG_HOME/mortise, ~/.config/mortise. Throws an Error
+  // if there is no such folder, because no home is known.
   static TrustedKeys standard();
 
   const std::filesystem::path& folder() const { return folder_; }
 
-  // Sorted by file name. Throws an Error that names a file without a key; a folder that does not exist has no keys.
+  // Returns the keys with their files, sorted by file name. Throws an Error that names a file without a key; a folder
+  // that does not exist has no keys.
   std::vector<std::pair<std::filesystem::path, PublicKey>> list() const;
   std::optional<PublicKey> find(const std::string& id) const;
   // Writes the key's file, named after its id, and returns its path. Does nothing if the key is there.

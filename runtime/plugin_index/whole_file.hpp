@@ -8,7 +8,7 @@
 
 namespace mortise {
 
-// The bytes of a file of up to `limit` bytes. Throws an Error that begins with the path.
+// Reads the bytes of a file of up to `limit` bytes. Throws an Error that begins with the path.
 std::string read_whole_file(const std::filesystem::path& path, std::size_t limit);
 
 // Writes a file, and its folders if they do not exist. A reader sees the old bytes or the new ones, never a part of

@@ -25,7 +25,7 @@ class ChoiceTrie {
   // REQUIRES: at least one sequence, none empty, no id negative.
   ChoiceTrie(std::vector<std::vector<std::int32_t>> choices, std::vector<std::int32_t> end_tokens);
 
-  // The node behind `token`; kNone if no choice continues with it, or if `node` is kNone.
+  // Returns the node behind `token`; kNone if no choice continues with it, or if `node` is kNone.
   Node next(Node node, std::int32_t token) const;
   // Whether a choice ends here and no choice continues.
   bool is_complete(Node node) const { return node != kNone && next_tokens(node).empty(); }

@@ -12,9 +12,9 @@
 
 namespace mortise {
 
-// The token at `position`: `draft`, or the recovered token, which never equals it. -1 if no token can be drawn (p is 0
-// everywhere). `q` need not be normalised; an empty q means that the draft was certain.
-// REQUIRES: draft is an index into p; q is empty or as long as p, finite, not negative, and its sum is positive.
+// Returns the token at `position`: `draft`, or the recovered token, which never equals it. -1 if no token can be drawn
+// (p is 0 everywhere). `q` need not be normalised; an empty q means that the draft was certain. REQUIRES: draft is an
+// index into p; q is empty or as long as p, finite, not negative, and its sum is positive.
 std::int32_t rejection_sample(std::span<const double> p, std::span<const float> q, std::int32_t draft,
                               std::uint64_t key, std::int64_t position);
 

@@ -16,7 +16,7 @@ class AdminEvents {
 
   // Adds the time to the event, and writes it into the log as one line.
   void add(nlohmann::ordered_json event);
-  // One JSON event per line, the oldest first.
+  // Returns one JSON event per line, the oldest first.
   std::string lines() const;
 
  private:

@@ -39,13 +39,13 @@ struct HttpAnswer {
 HttpAnswer json_answer(const nlohmann::ordered_json& body, int status = 200);
 // Adds Retry-After if the answer says when to come back.
 HttpAnswer http_answer(const Answer& answer);
-// An error in OpenAI's shape. `code` may be empty.
+// Makes an error in OpenAI's shape. `code` may be empty.
 HttpAnswer error_answer(int status, const std::string& message, const std::string& code = "");
 
-// "/v1/models?x=1" and "http://host/v1/models" -> "/v1/models", with percent-encoding decoded. nullopt if the target is
-// malformed.
+// Returns the path of a target, with percent-encoding decoded: "/v1/models" for "/v1/models?x=1" and for
+// "http://host/v1/models". nullopt if the target is malformed.
 std::optional<std::string> path_of(std::string_view target);
-// The decoded value of a query parameter. nullopt if it is absent or malformed.
+// Returns the decoded value of a query parameter. nullopt if it is absent or malformed.
 std::optional<std::string> query_value(std::string_view target, std::string_view name);
 std::string draw_request_id();
 // The client's X-Request-Id if it is safe in a header and a log: printable ASCII, at most 128 bytes.

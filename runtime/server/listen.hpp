@@ -15,7 +15,7 @@ FileDescriptor listen_at(const std::string& host, std::uint16_t port);
 // Throws an Error unless `fd` is a TCP socket that listens at `host` and `port`. Port 0 matches every port.
 void check_listens_at(int fd, const std::string& host, std::uint16_t port);
 
-// "127.0.0.1:8000", "[::1]:8000"
+// Returns the address at which a socket listens: "127.0.0.1:8000", "[::1]:8000".
 std::string listening_address(int fd);
 
 }  // namespace mortise

@@ -48,7 +48,7 @@ class HttpAnswers {
   prometheus::Family<prometheus::Counter>& family_;
 };
 
-// The current figures of the engines. `draining`: the server takes no more requests.
+// Returns the current figures of the engines. `draining`: the server takes no more requests.
 std::vector<prometheus::MetricFamily> engine_metrics(const Models& models, bool draining);
 
 }  // namespace mortise

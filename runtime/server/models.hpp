@@ -67,7 +67,7 @@ class Models {
   // The model that a url's query names, as in "?model=demo". Throws an Error that lists the names if the name is
   // unknown, or if there are several models and none is named.
   ServedModelRef of_query(const std::optional<std::string>& name) const;
-  // The model with exactly this name, or nullptr.
+  // Returns the model with exactly this name, or nullptr.
   ServedModelRef find(std::string_view name) const;
   void route(nlohmann::json& body) const { route_(body); }
 

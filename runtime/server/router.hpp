@@ -35,7 +35,7 @@ class Router {
 
   // nullptr if there is none.
   const Route* find(std::string_view method, std::string_view path) const;
-  // The methods of a path, "GET, HEAD, POST", for the header Allow; "" if no route has the path.
+  // Returns the methods of a path, "GET, HEAD, POST", for the header Allow; "" if no route has the path.
   std::string methods_of(std::string_view path) const;
 
  private:

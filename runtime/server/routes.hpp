@@ -18,11 +18,11 @@ namespace mortise {
 // Completions, chat, scores and decisions, and .../render, which returns their tokens. `timeout`: deadline of requests
 // that name none; 0: none.
 void add_answer_routes(Router& router, const Models& models, std::chrono::seconds timeout);
-// /v1/models and /v1/models/NAME.
+// Adds /v1/models and /v1/models/NAME.
 void add_model_routes(Router& router, const Models& models);
-// /tokenize, /detokenize, /tokenizer_info, in vLLM's form.
+// Adds /tokenize, /detokenize, /tokenizer_info, in vLLM's form.
 void add_token_routes(Router& router, const Models& models);
-// /metrics: the counts in `answers` and the engines' figures. `draining` is called on any thread.
+// Adds /metrics: the counts in `answers` and the engines' figures. `draining` is called on any thread.
 void add_metrics_route(Router& router, const Models& models, const prometheus::Registry& answers,
                        std::function<bool()> draining);
 // /health (the process can serve), /ready (it takes requests), /version, /status (the state for the page). `draining`
@@ -35,9 +35,9 @@ struct AdminActions {
   std::function<nlohmann::ordered_json(const std::string& by, const SwapOptions& options)> reload;
   std::function<void()> drain;  // like SIGTERM; returns at once [any thread]
 };
-// /admin/swap, /admin/parts, /admin/events, /admin/reload, /admin/drain. `events` outlives the router.
+// Adds /admin/swap, /admin/parts, /admin/events, /admin/reload, /admin/drain. `events` outlives the router.
 void add_admin_routes(Router& router, const Models& models, AdminEvents& events, AdminActions actions);
-// The page at /, for people: a chat, and the state of the server.
+// Adds the page at /, for people: a chat, and the state of the server.
 void add_page_routes(Router& router);
 
 }  // namespace mortise

@@ -20,7 +20,7 @@ nlohmann::ordered_json swap_with_event(const ServedModel& model, nlohmann::order
 // {"part", "step", "request", "choice", "layer", "position", "element", ...}, as far as they are known.
 nlohmann::ordered_json place_json(const SwapDifference& where);
 
-// The parts that serve the model, as JSON.
+// Returns the parts that serve the model, as JSON.
 nlohmann::ordered_json parts_json(const ServedModel& model);
 nlohmann::ordered_json parts_json(const std::vector<ServedPart>& parts);
 

@@ -33,7 +33,7 @@ class Takeover {
   // The socket for the next takeover.
   // REQUIRES: serving() has returned; until then the file belongs to the other process.
   TakeoverSocket take_socket() { return TakeoverSocket(path_, std::move(socket_)); }
-  // The generation of this process: one more than the other's.
+  // Returns the generation of this process: one more than the other's.
   int generation() const { return generation_ + 1; }
 
   // Tells the other process that this one accepts connections. Returns when the other one does not accept any more, or

@@ -36,7 +36,7 @@ struct TakeoverMessage {
   std::vector<FileDescriptor> descriptors = {};
 
   std::string step() const;  // "" when there is none
-  // The field as this type, without any further check. Throws an Error.
+  // Returns the field as this type, without any further check. Throws an Error.
   std::int64_t number(const char* name) const;
   std::string text(const char* name) const;
 };

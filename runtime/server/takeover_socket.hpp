@@ -48,7 +48,7 @@ void check_takeover_socket(int fd);
 // and if the listener belongs to another user or is another program.
 std::optional<FileDescriptor> connect_to_takeover_socket(const std::string& path);
 
-// The process at the other end of the connection. Throws an Error if it belongs to another user.
+// Returns the process at the other end of the connection. Throws an Error if it belongs to another user.
 pid_t peer_of_this_user(int socket);
 
 }  // namespace mortise

@@ -6,8 +6,8 @@
 
 namespace mortise {
 
-// For TLS 1.2 and later. Throws an Error that names the file if the certificate chain or key cannot be read, or they do
-// not match.
+// Makes a context for TLS 1.2 and later. Throws an Error that names the file if the certificate chain or key cannot be
+// read, or they do not match.
 boost::asio::ssl::context load_tls(const std::string& certificate, const std::string& key);
 
 }  // namespace mortise

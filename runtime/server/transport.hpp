@@ -38,8 +38,8 @@ class Transport {
     return tls_ ? tls_->async_read_some(buffers, std::forward<Token>(token))
                 : tcp_.async_read_some(buffers, std::forward<Token>(token));
   }
-  // Every sequence of buffers becomes one type first: the operations of Asio and OpenSSL behind it take most of the
-  // compiler's time, and are needed once. What does not fit is the next write's.
+  // Converts every sequence of buffers to one type first, so that the operations of Asio and OpenSSL behind it, which
+  // take most of the compiler's time, are compiled once. The next write sends the buffers that do not fit.
   template <class Buffers, class Token>
   auto async_write_some(const Buffers& buffers, Token&& token) {
     constexpr std::size_t kMaxBuffers = 16;

@@ -39,7 +39,7 @@ class Prediction {
   // Borrows the tokens.
   Prediction(std::span<const std::int32_t> tokens, bool resumed);
 
-  // Drafts for the next tokens. Empty if the prediction is lost, used up or given up.
+  // Returns drafts for the next tokens. Empty if the prediction is lost, used up or given up.
   std::span<const std::int32_t> drafts() const { return tokens_.subspan(next_, drafts_end_ - next_); }
   // A step has committed the last `num_committed` tokens of `generated`, with drafts from any source. All tokens before
   // were passed to earlier calls.
@@ -47,8 +47,8 @@ class Prediction {
 
   // Tokens of the prediction that were generated while it was followed.
   std::int32_t num_accepted() const { return num_accepted_; }
-  // All other tokens of the prediction: rejected drafts, and tokens never drafted because the answer ended or went
-  // another way.
+  // Returns the number of all other tokens of the prediction: rejected drafts, and tokens never drafted because the
+  // answer ended or went another way.
   std::int32_t num_rejected() const { return static_cast<std::int32_t>(tokens_.size()) - num_accepted_; }
 
  private:

@@ -48,22 +48,21 @@ class Tokenizer {
   std::vector<std::int32_t> encode(const SegmentedText& segments, bool add_special_tokens,
                                    std::size_t enough = static_cast<std::size_t>(-1)) const;
 
-  // The position behind the first character of each special token that the text spells, ascending. A text that is cut
-  // there spells none.
-  // REQUIRES: valid UTF-8.
+  // Returns the position behind the first character of each special token that the text spells, ascending. A text that
+  // is cut there spells none. REQUIRES: valid UTF-8.
   std::vector<std::size_t> cuts_within_special_tokens(std::string_view text) const;
 
-  // Always valid UTF-8. Unknown ids are left out.
+  // Returns the text, which is always valid UTF-8. Unknown ids are left out.
   std::string decode(std::span<const std::int32_t> ids, bool skip_special_tokens) const;
 
   std::optional<std::int32_t> token_id(std::string_view token) const;
-  // The token in the file's spelling ("Ġthe"); nullopt if there is none. Valid as long as the tokenizer.
+  // Returns the token in the file's spelling ("Ġthe"); nullopt if there is none. Valid as long as the tokenizer.
   std::optional<std::string_view> token(std::int32_t id) const;
   bool is_special(std::int32_t id) const;
-  // One more than the largest id, including added tokens.
+  // Returns the largest id plus one, including added tokens.
   std::size_t vocab_size() const;
 
-  // From tokenizer_config.json.
+  // Return the ids that tokenizer_config.json names.
   std::optional<std::int32_t> bos_id() const;
   std::optional<std::int32_t> eos_id() const;
   // The Jinja text of chat_template.jinja, otherwise of tokenizer_config.json (the template named "default" if there
@@ -71,8 +70,8 @@ class Tokenizer {
   const std::string& chat_template() const;
   // The texts of special tokens by their names in templates: bos_token, eos_token, unk_token, ..
   const std::map<std::string, std::string>& special_token_texts() const;
-  // The tokenizer's part of the numerics id, "tokenizer HASH; template HASH". It covers all bytes of tokenizer.json,
-  // the members of tokenizer_config.json except chat_template, and chat_template().
+  // Returns the tokenizer's part of the numerics id, "tokenizer HASH; template HASH". It covers all bytes of
+  // tokenizer.json, the members of tokenizer_config.json except chat_template, and chat_template().
   const std::string& fingerprint() const;
 
   struct Parts;  // the stages; private to this folder

@@ -57,7 +57,7 @@ cuda::SpanMergeCounts merge_counts(const Plan& plan, int32_t head_dim);
 // Whether the rows of a sequence go to the decode kernel.
 bool is_decode(const mortise_batch& batch, const PlanShape& shape, int32_t seq);
 
-// The most runs (of both kernels together) in a plan for so many rows and sequences.
+// Returns an upper bound on the runs, of both kernels together, in a plan for max_tokens rows and max_seqs sequences.
 int64_t max_runs(const PlanShape& shape, int64_t max_tokens, int64_t max_seqs);
 // Returns an upper bound on the merges in a plan. A tile needs a merge if its spans are split between workers, or if
 // some of them are computed as shared spans.

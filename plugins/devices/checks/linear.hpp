@@ -13,7 +13,8 @@ struct ColumnRange {
   std::int64_t begin, end;
 };
 
-// What a product takes of its weight. Throws Failure(INVALID_ARGUMENT). `weight` and `bias` are those of `args`.
+// Returns the columns of the weight that a product reads. Throws Failure(INVALID_ARGUMENT). `weight` and `bias` are
+// those of `args`.
 ColumnRange check_linear(const mortise_linear_args& args, const WeightShape& weight, const WeightShape& bias);
 
 }  // namespace mortise

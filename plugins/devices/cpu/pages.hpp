@@ -19,7 +19,7 @@ class PageAllocator {
   PageAllocator(const PageAllocator&) = delete;
   PageAllocator& operator=(const PageAllocator&) = delete;
 
-  // At least 4096-byte aligned. Throws std::bad_alloc when the system has no address space left.
+  // Returns memory that is at least 4096-byte aligned. Throws std::bad_alloc when the system has no address space left.
   void* allocate(std::size_t bytes);
   // REQUIRES: `memory` is from allocate() of this object, or null.
   void free(void* memory);
@@ -53,7 +53,7 @@ class ScratchBuffer {
  public:
   explicit ScratchBuffer(PageAllocator& pages) : pages_(pages) {}
 
-  // At least 64-byte aligned, contents undefined. Valid until the next call.
+  // Returns at least `bytes` of memory, 64-byte aligned, with undefined contents. Valid until the next call.
   void* reserve(std::size_t bytes);
 
  private:

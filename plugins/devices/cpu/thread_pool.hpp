@@ -38,7 +38,7 @@ class ThreadPool {
   // REQUIRES: one run() at a time, except inside tasks.
   void run(std::int32_t num_tasks, Task task, void* context);
 
-  // The same for a callable f(task, thread).
+  // Calls f(task, thread) for each task, as above.
   template <typename F>
   void for_each(std::int32_t num_tasks, F&& f) {
     run(

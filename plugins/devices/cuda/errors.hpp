@@ -13,11 +13,11 @@ namespace mortise::cuda {
 // device's state is unknown. `where` is a static text.
 void check_cuda(cudaError_t status, const char* where, const std::string& what = {});
 
-// cudaMalloc. If memory runs out, the Failure says what the memory was for, how much is free, and how to make room
-// (`way_out`; empty if the caller knows no way).
+// Calls cudaMalloc. If memory runs out, the Failure says what the memory was for, how much is free, and how to make
+// room (`way_out`; empty if the caller knows no way).
 void* allocate_for(const std::string& what, unsigned long long bytes, const char* where, const std::string& way_out);
 
-// The text of such a Failure.
+// Returns the text of the Failure that allocate_for throws.
 std::string no_memory_text(const std::string& what, unsigned long long bytes, unsigned long long free_bytes,
                            unsigned long long total_bytes, const std::string& way_out);
 

@@ -40,8 +40,8 @@ class LinearPlans {
   LinearPlans(const LinearPlans&) = delete;
   LinearPlans& operator=(const LinearPlans&) = delete;
 
-  // y = x w^T (+ bias); args.bias is bias.f32. Throws Failure. The first call for a bucket of a shape chooses the
-  // algorithm: it allocates, waits, and cannot be captured.
+  // Computes y = x w^T (+ bias); args.bias is bias.f32. Throws Failure. The first call for a bucket of a shape chooses
+  // the algorithm: it allocates, waits, and cannot be captured.
   void run(const LinearArgs& args, const Bias& bias, cudaStream_t stream);
 
   // Adds the folder of the checkpoint whose products come next: choices are read from there and stored there.

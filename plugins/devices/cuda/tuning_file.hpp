@@ -16,7 +16,7 @@ struct TuningKey {
   std::size_t cublaslt = 0;
 };
 
-// $XDG_CACHE_HOME/mortise or ~/.cache/mortise; nullopt if the environment has no absolute path.
+// Returns $XDG_CACHE_HOME/mortise or ~/.cache/mortise; nullopt if the environment has no absolute path.
 std::optional<std::filesystem::path> user_tuning_folder();
 std::string tuning_file_name(const TuningKey& key);
 

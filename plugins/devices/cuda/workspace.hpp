@@ -19,8 +19,8 @@ class Workspace {
   Workspace(const Workspace&) = delete;
   Workspace& operator=(const Workspace&) = delete;
 
-  // At least `bytes`, 256-byte aligned. Throws Failure if there is no memory, or if it would have to grow while
-  // `stream` is captured.
+  // Returns at least `bytes` of memory, 256-byte aligned. Throws Failure if there is no memory, or if it would have to
+  // grow while `stream` is captured.
   void* reserve(std::uint64_t bytes, cudaStream_t stream, const char* where);
   void release();
 

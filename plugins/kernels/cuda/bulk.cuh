@@ -28,7 +28,7 @@ __device__ __forceinline__ bool has_come(std::uint32_t barrier, int phase) {
                : "memory");
   return there != 0;
 }
-// The same without waiting a moment for it.
+// Returns whether the phase has completed, without waiting.
 __device__ __forceinline__ bool has_come_already(std::uint32_t barrier, int phase) {
   std::uint32_t there;
   asm volatile("{\n.reg .pred p;\nmbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.b32 %0, 1, 0, p;\n}"

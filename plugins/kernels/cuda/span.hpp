@@ -83,13 +83,14 @@ SpanLayout make_span_layout(std::int32_t num_layers, std::int32_t num_kv_heads, 
 template <int kHeadDim, SpanCache kCache>
 struct CacheChunk {
   static constexpr std::int32_t kElements = in_bytes(kCache) ? 8 * kHeadDim + 32 : kKeyChunk * kHeadDim;
-  // From the block's first token to `token`, a multiple of 16. With block_size as `token`: to the first token's V.
+  // Returns the distance from the block's first token to `token`, a multiple of 16. With block_size as `token`: to the
+  // first token's V.
   static constexpr std::int32_t offset(std::int32_t token) {
     return in_bytes(kCache) ? token / kKeyChunk * kElements : token * kHeadDim;
   }
 };
 
-// How many columns of a head lie together: those of the widest swizzle that divides head_dim.
+// Returns how many columns of a head lie together: those of the widest swizzle that divides head_dim.
 constexpr std::int32_t span_columns(std::int32_t head_dim) {
   return head_dim % 64 == 0 ? 64 : head_dim % 32 == 0 ? 32 : 16;
 }
@@ -99,7 +100,7 @@ constexpr std::int32_t span_offset_of(std::int32_t head_dim, std::int32_t token,
   return token / 8 * 8 * head_dim + d / kColumns * (8 * kColumns) + token % 8 * kColumns +
          ((d / 8 % (kColumns / 8)) ^ (token % 8 / (64 / kColumns))) * 8 + d % 8;
 }
-// The place of an element of K in a block of one KV head. V is block_size * head_dim elements further on.
+// Returns where an element of K lies in a block of one KV head. V is block_size * head_dim elements further on.
 constexpr std::int32_t span_offset(std::int32_t head_dim, std::int32_t token, std::int32_t d) {
   return span_columns(head_dim) == 64   ? span_offset_of<64>(head_dim, token, d)
          : span_columns(head_dim) == 32 ? span_offset_of<32>(head_dim, token, d)
@@ -210,11 +211,11 @@ struct SpanWork {
 // first, once per process, device, head size and cache: they request more than 48 KiB of shared memory.
 cudaError_t span_decode_prepare(std::int32_t head_dim, SpanCache cache = SpanCache::kBf16);
 cudaError_t span_prefill_prepare(std::int32_t head_dim, SpanCache cache = SpanCache::kBf16);
-// Attention for tiles of up to kDecodeRows rows, and for shared tiles. Long contexts are divided among several workers
-// by whole spans.
+// Computes attention for tiles of up to kDecodeRows rows, and for shared tiles. Long contexts are divided among several
+// workers by whole spans.
 cudaError_t span_decode(const SpanArgs& args, const SpanWork& work, cudaStream_t stream);
-// Attention for tiles of up to kPrefillRows rows. Each run begins with its tile's first span and has partial = -1. At
-// most `num_blocks` blocks take the runs in turn; best is one per multiprocessor, with the longest runs first.
+// Computes attention for tiles of up to kPrefillRows rows. Each run begins with its tile's first span and has partial =
+// -1. At most `num_blocks` blocks take the runs in turn; best is one per multiprocessor, with the longest runs first.
 cudaError_t span_prefill(const SpanArgs& args, const SpanRun* runs, std::int32_t num_runs, std::int32_t num_blocks,
                          cudaStream_t stream);
 // Merges the partials of each tile, and writes out = O / sum in bf16:

@@ -26,7 +26,8 @@ __device__ __forceinline__ std::uint64_t small_matrix(std::uint32_t address) {
   return std::uint64_t{128 / 16} << 16 | (address & 0x3ffffu) / 16;
 }
 
-// The same matrix `bytes` further on. Both are in shared memory, so the addition carries into no other field.
+// Returns the descriptor of the matrix that lies `bytes` further on. Both are in shared memory, so the addition carries
+// into no other field.
 __device__ __forceinline__ std::uint64_t moved(std::uint64_t matrix, int bytes) {
   return matrix + static_cast<std::uint64_t>(bytes / 16);
 }

@@ -33,8 +33,8 @@ class DraftRunner {
   bool knows(std::uint64_t seq_id) const { return known_.contains(seq_id); }
   std::uint64_t num_sequences() const { return known_.size(); }
 
-  // A step without its outputs. Each of `draws` has a `seq_id` of the runner and a `row` of the proposal, whose key,
-  // temperature and filters the draw uses. Valid until the next call.
+  // Returns a step without its outputs. Each of `draws` has a `seq_id` of the runner and a `row` of the proposal, whose
+  // key, temperature and filters the draw uses. Valid until the next call.
   template <typename Draws>
   mortise_runner_step make_step(const mortise_proposal_args& args, const Draws& draws) {
     clear_step();

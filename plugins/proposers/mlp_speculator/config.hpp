@@ -15,8 +15,8 @@ struct Config {
   bool tie_weights = false;
   bool scale_input = false;
 
-  // The weights of the two summands of a stage's state. With them, after all stages, the first state is half of the sum
-  // of squares, on average over random states.
+  // Return the weights of the two summands of a stage's state. With them, after all stages, the first state is half of
+  // the sum of squares, on average over random states.
   double state_weight() const;
   double emb_weight() const;
 };

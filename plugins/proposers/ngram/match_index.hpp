@@ -25,7 +25,7 @@ class MatchIndex {
   // REQUIRES: `options` outlives this.
   explicit MatchIndex(const MatchOptions& options);
 
-  // Amortised constant time: a full table is rebuilt twice as large.
+  // Appends in amortised constant time: a full table is rebuilt twice as large.
   void append(int32_t token);
   // Fills `out` with the tokens that followed the latest occurrence of the longest match. Returns the number of tokens
   // written: all or none. As in LZ77 the copy may run past the end of the tokens into itself, so a repeating text goes
@@ -33,7 +33,7 @@ class MatchIndex {
   int32_t draft(std::span<int32_t> out) const;
 
   int64_t num_tokens() const { return static_cast<int64_t>(tokens_.size()); }
-  // Heap memory: at most bytes_per_token() for each token, plus kLeastBytes for each match length.
+  // Returns the heap memory, at most bytes_per_token() for each token, plus kLeastBytes for each match length.
   uint64_t memory_bytes() const;
   static uint64_t bytes_per_token(const MatchOptions& options);
   static constexpr uint64_t kLeastBytes = 64;

@@ -113,7 +113,7 @@ class Backlog {
   // Books everything that has happened since the last plan. Throws a Failure if the view names a sequence that was not
   // added.
   void settle(const mortise_schedule_view& view, int64_t rows_per_turn);
-  // Index in the view of the last settle(); -1: the view left the request out.
+  // Returns the request's index in the view of the last settle(); -1: the view left the request out.
   int32_t view_index(const Request& request) const { return living_[request.slot].view_index; }
 
   Turn& propose_turn(PriorityClass& of, RequestTree& tree, NodeId node);

@@ -32,7 +32,7 @@ class RequestTree {
   static constexpr NodeId kRoot = 0;
 
   explicit RequestTree(int32_t block_size);
-  // The number of tokens in a block of the KV cache.
+  // Sets the number of tokens in a block of the KV cache.
   void set_block_size(int32_t block_size);
 
   // A request begins to wait. Returns its node, which stays valid until the request leaves. Requests with equal tokens

@@ -19,13 +19,13 @@ class HistoryFile {
   static constexpr std::size_t kMaxEntryBytes = std::size_t{64} << 10;  // longer entries were pasted and are not kept
   static constexpr std::size_t kMaxFileBytes = std::size_t{4} << 20;
 
-  // $XDG_STATE_HOME/mortise/history or ~/.local/state/mortise/history; nullopt if the environment has neither.
+  // Returns $XDG_STATE_HOME/mortise/history or ~/.local/state/mortise/history; nullopt if the environment has neither.
   static std::optional<std::filesystem::path> standard_path();
 
   explicit HistoryFile(std::filesystem::path path) : path_(std::move(path)) {}
 
-  // At most kMaxEntries entries, oldest first; empty if there is no file yet. Throws an Error if the file cannot be
-  // read.
+  // Returns at most kMaxEntries entries, oldest first; empty if there is no file yet. Throws an Error if the file
+  // cannot be read.
   std::vector<std::string> load() const;
   // Appends an entry. Several dialogues may do so at the same time. Throws an Error if that fails.
   void append(const std::string& entry);

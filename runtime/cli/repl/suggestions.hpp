@@ -50,7 +50,7 @@ struct Words {
 // Suggestions for a line whose text before the cursor is `before`. None for prompts.
 Suggestions suggest(std::string_view before, const Words& words);
 
-// `name` with the home folder in place of a leading "~/".
+// Returns `name` with the home folder in place of a leading "~/".
 std::string expand_home(std::string_view name);
 
 }  // namespace mortise

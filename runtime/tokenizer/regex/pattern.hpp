@@ -27,7 +27,7 @@ class Pattern {
   // As Regex::find_all.
   void find_all(std::string_view text, const TimeLimit& time, std::vector<Match>& matches) const;
 
-  // `text` with each match replaced by `content`.
+  // Returns `text` with each match replaced by `content`.
   std::string replace_all(std::string_view text, std::string_view content, const TimeLimit& time) const;
 
   // The fixed text, or null if the pattern is not a fixed text.

@@ -20,7 +20,7 @@ struct CharacterSet {
 // PCRE2 then refuses.
 CharacterSet property_set(std::string_view name);
 
-// The set of [:name:]; returns false for an unknown name.
+// Sets `set` to the set of [:name:]. Returns false for an unknown name.
 bool posix_set(std::string_view name, CharacterSet& set);
 
 // The set of \w inside of a set.

@@ -82,8 +82,8 @@ MORTISE_INLINE void clear(Sums<rows, panels>& sums) {
   }
 }
 
-// One chain of a depth tile. noinline: inlined, its sums would not all fit into registers, and with a sum in memory
-// each multiplication waits for the store before it.
+// Computes one chain of a depth tile. noinline: inlined, its sums would not all fit into registers, and with a sum in
+// memory each multiplication waits for the store before it.
 template <class W, bool odd, std::size_t rows, std::size_t panels>
 [[gnu::noinline]] void add_chain(const float* x, std::size_t x_stride, const typename W::Element* w,
                                  std::size_t w_stride, Sums<rows, panels>& out) {

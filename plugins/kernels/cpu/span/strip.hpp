@@ -43,7 +43,7 @@ KeyRange keys_of_unit(const SpanUnit& unit, std::int32_t span) {
   return {keys_seen_from(unit.position, unit, span).begin, keys_seen_from(last_position(unit), unit, span).end};
 }
 
-// The place of row `row` of the unit in q and out, in rows.
+// Returns where row `row` of the unit is in q and out, counted in rows.
 std::ptrdiff_t place_of(const SpanUnit& unit, std::int32_t row) {
   return unit.rows == nullptr ? row : unit.rows[row];
 }
@@ -63,11 +63,11 @@ struct Strip {
   std::size_t number, first;  // first: rows times heads before this strip
 
   std::size_t rows() const { return index(unit.num_rows * unit.num_heads); }
-  // This strip's section of the whole unit's partial.
+  // Returns this strip's section of the whole unit's partial.
   Partial partial(float* memory) const {
     return partial_at(memory + number * 2 * kSpanRows + first * index(unit.layout->value_width));
   }
-  // Record n of the strip's first row and head.
+  // Returns record n of the strip's first row and head.
   float* record(const SpanPartials& partials, std::int32_t n) const {
     return partials.records + n * partials.stride + first * record_floats(unit.layout->value_width);
   }

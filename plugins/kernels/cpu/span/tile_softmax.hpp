@@ -45,8 +45,8 @@ MORTISE_INLINE Mask16 seen_lanes(const StripSpan& p, std::size_t m, std::size_t 
 
 // Reduces the sixteen vectors at `rows`: lane i is sum() or max() of vector i.
 #if defined(MORTISE_ISA_AVX512)
-// All sixteen trees at once: each step halves the vectors and combines two in one register. 46 instructions instead of
-// about 130.
+// Computes all sixteen trees at once: each step halves the vectors and combines two in one register. 46 instructions
+// instead of about 130.
 template <class F>
 MORTISE_INLINE F32x16 trees(const float* rows, const F& f) {
   __m512 x8[8], x4[4], x2[2];
@@ -142,9 +142,9 @@ MORTISE_INLINE void put_probabilities(Bf16* to, F32x16 (&p)[2]) {
 #endif
 }
 
-// n rows of a block from row m on: turns scores into probabilities (0 for keys that the row does not see) and adds them
-// to the sums. With an int8 cache they are multiplied by V's scale, except where they are 0: the scale of a slot that
-// was never written can be anything.
+// Turns the scores of n rows of a block, from row m on, into probabilities (0 for keys that the row does not see) and
+// adds them to the sums. With an int8 cache they are multiplied by V's scale, except where they are 0: the scale of a
+// slot that was never written can be anything.
 template <class E, bool whole, std::size_t n>
 MORTISE_INLINE void exponentiate(const StripSpan& p, std::size_t block, std::size_t m, SpanScratch& scratch) {
   const std::size_t key = block * kTileDepth;
@@ -178,7 +178,7 @@ MORTISE_INLINE void exponentiate(const StripSpan& p, std::size_t block, std::siz
   }
 }
 
-// Rows [first, end), two at a time, so that their dependency chains overlap.
+// Computes rows [first, end), two at a time, so that their dependency chains overlap.
 template <class E, bool whole>
 MORTISE_INLINE void exponentiate_rows(const StripSpan& p, std::size_t block, std::size_t first, std::size_t end,
                                       SpanScratch& scratch) {

@@ -30,7 +30,7 @@ struct Cache {
   const E* values(std::int32_t group) const {
     return block_of(group) + layout.value_offset + group_in_block(group) * kKeyGroup * index(layout.value_width);
   }
-  // The scales of a group: one cache line.
+  // Return the scales of a group, which are one cache line.
   const float* key_scales(std::int32_t group) const { return scales(group, layout.key_scale_offset); }
   const float* value_scales(std::int32_t group) const { return scales(group, layout.value_scale_offset); }
   const float* scales(std::int32_t group, std::size_t offset) const {
@@ -81,7 +81,7 @@ class SpanReader {
   }
 
  private:
-  // Into the second-level cache: in the first, these lines would evict the data in use.
+  // Prefetches into the second-level cache: in the first, these lines would evict the data in use.
   static void fetch(const E* from, std::int32_t row) {
     const char* bytes = reinterpret_cast<const char*>(from);
     const std::size_t size = kKeyGroup * index(row) * sizeof(E);
