@@ -72,4 +72,4 @@ def test_every_room_has_a_readme_of_one_screen():
     without = [str(path.relative_to(SOURCE)) for path in rooms if not (path / "README.md").is_file()]
     long = [str(path.relative_to(SOURCE)) for path in rooms
             if (path / "README.md").is_file() and len((path / "README.md").read_text().splitlines()) > 65]
-    assert (without, long) == ([], ["models"])  # models: how each demo model was trained
+    assert (without, long) == ([], [])

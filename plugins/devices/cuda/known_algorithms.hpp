@@ -1,5 +1,7 @@
 // plugins/devices/cuda/known_algorithms.hpp: the algorithms of cuBLASLt that are worth trying, and the fastest ones for
 // the products of common models. A choice from here is a hint: at every start its bits are checked before it is used.
+// shipped_choices.inc has choices for up to 768 rows of common models and for 8192 rows of an 8B Llama, measured on an
+// H100 with cuBLASLt 13.1.0. They also serve on an H200, unmeasured: it has 132 multiprocessors as well.
 #pragma once
 
 #include <span>

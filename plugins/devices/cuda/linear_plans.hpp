@@ -1,8 +1,16 @@
 // plugins/devices/cuda/linear_plans.hpp: chooses the algorithm of each product. Few rows go to linear_stream.hpp, which
 // gives the bits of linear_mma.hpp. Other products [M, N] of K run on an algorithm of cuBLASLt that gives those bits,
-// or on linear_mma itself. The choice is made once for each shape and bucket of M: a shipped choice or one from an
-// earlier start, if its bits are right here; otherwise a search finds the fastest with the right bits. So M changes the
-// algorithm, but no bit.
+// or on linear_mma itself. So M changes the algorithm, but no bit.
+//
+// The choice is made at the first product of a shape (N, K, output type, bias) in a bucket of M (1, 2, 4 .. 8192). The
+// engine makes these products for up to 512 rows when it starts, or in `mortise run` when it is idle. The first of
+// these that gives the bits of linear_mma serves from then on:
+//   1. the shipped choice (known_algorithms.hpp)
+//   2. the choice of an earlier start (tuning_cache.hpp)
+//   3. the fastest in a search (algorithm_search.hpp)
+// Bits are compared at the bucket's rows and at about half of them, in about a millisecond. A trial takes up to 0.5 GiB
+// for a moment. linear_mma serves if no algorithm passes, if K or N is not a multiple of 8, and without cuBLASLt. It
+// also serves a large batch that comes before cuBLASLt has loaded its kernels, which happens beside the weights.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -1,7 +1,8 @@
 // plugins/devices/cuda/tuning_cache.hpp: keeps the results of searches between starts, in tuning files
 // (tuning_file.hpp). A file is in the user's cache folder, and another one beside the checkpoint, so that a new
-// container finds it together with its model. An option can name one folder instead. Used by the thread that runs
-// steps.
+// container finds it together with its model. An option can name one folder instead. The log reports a file that is
+// damaged, wrong or from another machine, which is then made again. If there is no folder to write to, the log says so
+// once. Used by the thread that runs steps.
 #pragma once
 
 #include <chrono>
