@@ -179,7 +179,7 @@ struct Callable : Counted {
   const std::size_t depth;
 };
 
-// The variable `loop` of a for loop. A namespace may keep it beyond the end of the loop.
+// The variable `loop` of a for loop. A namespace may keep it beyond the end of the loop. Used by one thread.
 struct Loop : Counted {
   Loop(Budget* budget, std::vector<Value> items);
   const std::vector<Value> items;

@@ -56,7 +56,8 @@ void add_session_options(CLI::App& command, SessionOptions& options);
 // Adds --record, for commands whose requests come from a user.
 void add_record_option(CLI::App& command, SessionOptions& options);
 
-// A pipeline whose parts are loaded and whose engine runs.
+// A pipeline whose parts are loaded and whose engine runs. Each function says its thread. Invariant: the engine ends
+// before the service and the assembly, which it uses.
 struct OpenPipeline {
   OpenPipeline(const PipelineDescription& description, Session& session);
 

@@ -13,7 +13,7 @@ namespace mortise::conformance {
 
 inline constexpr float kDeviceEps = 1e-5f;  // of norms
 
-// The device under test, computing in one type.
+// The device under test, computing in one type. Used by one thread; borrows the subject and the part.
 struct DeviceBench {
   Subject& subject;
   const Part& part;

@@ -100,6 +100,7 @@ class SimulatedEngine {
   void swap_scheduler(SchedulerCalls scheduler);
 
  protected:
+  // A sequence of the simulated engine. A value. Invariant: it holds blocks exactly while it runs.
   struct Sequence {
     uint64_t id;
     SimulatedRequest request;

@@ -18,7 +18,7 @@
 
 namespace mortise {
 
-// A checkpoint's folder, opened.
+// A checkpoint's folder, opened. A value.
 struct ModelFiles {
   static ModelFiles open(const std::filesystem::path& folder);
 

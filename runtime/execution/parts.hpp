@@ -20,7 +20,7 @@ using ModelPart = ActivePart<mortise_model, mortise_model_table>;
 using AttentionPart = ActivePart<mortise_attention, mortise_attention_table>;
 
 // The parts of one shard: one device with its share of the model and of the KV memory. Without tensor parallelism there
-// is one shard with everything.
+// is one shard with everything. A value: copies share the instances.
 struct ShardParts {
   DevicePart device;
   ModelPart model;

@@ -128,6 +128,8 @@ Result value_of_call(const std::string& part, PartHealth& health, const char* fu
   return otherwise;
 }
 
+// An active instance with its function table: every call of the host into a part goes through it. A value: copies share
+// the instance and its health. The ABI says on which thread each function may be called.
 template <typename Instance, typename Table>
 struct ActivePart {
   Instance* self = nullptr;

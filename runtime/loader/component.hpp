@@ -31,6 +31,7 @@ const char* kind_name(PartKind kind);  // "device", ...
 // Words for the MORTISE_CAP_* bits ("exact", "multi_query"). An unknown bit is "bit 17".
 std::vector<std::string> capability_words(std::uint64_t capabilities);
 
+// A component that a plugin file describes. A value; `abi` stays valid until the process ends.
 struct Component {
   PartKind kind;
   std::string name;

@@ -10,6 +10,8 @@
 
 namespace mortise {
 
+// A sequence of a runner, and its KV. A value of the thread that runs steps. Invariant: num_committed and num_computed
+// are at most num_tokens().
 struct RunnerSequence {
   static constexpr std::int32_t kNone = std::numeric_limits<std::int32_t>::max();
 

@@ -17,6 +17,7 @@ namespace mortise {
 
 using HeaderList = std::vector<std::pair<std::string, std::string>>;
 
+// A request as the routes get it. A value.
 struct HttpRequest {
   boost::beast::http::request<boost::beast::http::string_body> message;
   std::string path;  // without the query

@@ -24,6 +24,7 @@ inline constexpr int kTakeoverVersion = 1;
 inline constexpr std::size_t kMaxTakeoverBytes = 4096;  // of a message
 inline constexpr std::size_t kMaxTakeoverDescriptors = 2;
 
+// A message of a takeover, or the reason why none came. Owns its descriptors; a value that can only be moved.
 struct TakeoverMessage {
   enum class State {
     kHere,

@@ -20,6 +20,8 @@ enum class TrialState : std::uint32_t {
   kNotMade,  // text: why the serving parts could not be tried
 };
 
+// The state of a trial, in memory that two processes share: the atomics may be read at any time. Invariant: `text` is
+// complete once `state` is not kRuns.
 struct TrialPage {
   std::atomic<TrialState> state{TrialState::kRuns};
   std::atomic<std::int32_t> code{0};

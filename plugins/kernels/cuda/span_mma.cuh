@@ -53,7 +53,7 @@ __device__ __forceinline__ std::uint32_t pack(float low, float high) {
 }
 
 // Rows of head_dim elements in shared memory in the cache's order: 8 rows together, kColumns elements of each, 16-byte
-// units exchanged. For 16 rows, each lane gives ldmatrix one row address of four 8 x 8 matrices.
+// units exchanged. For 16 rows, each lane gives ldmatrix one row address of four 8 x 8 matrices. Has no state.
 template <int kHeadDim>
 struct Piece {
   static constexpr int kBytes = kKeyChunk * kHeadDim * 2;

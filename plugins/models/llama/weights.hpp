@@ -18,7 +18,7 @@ struct LayerWeights {
   Linear gate_up, down;
 };
 
-// The weights of a model, on the device. Owns them; constant once loaded.
+// The weights of a model, on the device. Owns them. Any thread may read them once they are loaded.
 struct Weights {
   Weight embedding;
   Weight lm_head;  // null: tied to the embedding and not quantised

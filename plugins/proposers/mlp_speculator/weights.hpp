@@ -8,7 +8,7 @@
 
 namespace mortise::mlp_speculator {
 
-// The weights of a speculator, on the device. Owns them; constant once loaded.
+// The weights of a speculator, on the device. Owns them. Any thread may read them once they are loaded.
 struct Weights {
   Weight input_scale;  // null: the input is not scaled
   // One weight per stage. Tied weights are one for all stages, except that proj has a separate first weight for the

@@ -47,7 +47,8 @@ struct Turn {
 
 enum class Follows { kWillingly, kHeldBack, kNoLonger };
 
-// One sequence of the ABI. Invariant: it is in `tree` while it waits and while its prompt runs.
+// One sequence of the ABI. Invariant: it is in `tree` while it waits and while its prompt runs. For one thread at a
+// time.
 struct Request {
   uint64_t id = 0;
   Ticket ticket = 0;
@@ -74,7 +75,8 @@ struct Request {
   bool started() const { return rank != 0; }
 };
 
-// The requests of one priority. Invariant: trees have the requests that wait or run their prompt.
+// The requests of one priority. Invariant: trees have the requests that wait or run their prompt. For one thread at a
+// time.
 struct PriorityClass {
   int32_t priority = 0;
   std::size_t num_requests = 0;

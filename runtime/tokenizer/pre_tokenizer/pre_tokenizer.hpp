@@ -14,7 +14,7 @@
 namespace mortise::tokenizer {
 
 // A text and its pieces, in order. Pieces are never empty, and there may be gaps between them (Split with Removed).
-// `origin_end` is that of WorkingText.
+// `origin_end` is that of WorkingText. Used by one thread.
 struct PreTokenized {
   struct Piece {
     std::size_t begin;

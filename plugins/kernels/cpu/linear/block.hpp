@@ -45,7 +45,7 @@ struct PackedBf16 {
   }
   static MORTISE_INLINE F32x16 multiply_add(F32x16 a, F32x16 b, F32x16 c) { return fma_exact_product(a, b, c); }
 };
-// The same for weights in f32.
+// The same for weights in f32. Has no state.
 struct PackedF32 {
   using Element = float;
   static MORTISE_INLINE F32x16 even(const float* w) { return load(w); }

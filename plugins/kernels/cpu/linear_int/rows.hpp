@@ -32,6 +32,7 @@ constexpr std::size_t int_tile_depth(std::size_t group) {
   return group % kIntDepth == 0 ? kIntDepth : kIntStep;
 }
 
+// The rows of x as int8 with their scales and sums, in scratch that somebody else owns. A value.
 struct IntRows {
   std::int8_t* x;
   std::size_t x_stride;

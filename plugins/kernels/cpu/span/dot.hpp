@@ -64,7 +64,7 @@ MORTISE_INLINE F32x16 chain(const float*, F32x16 a, F32x16 b, F32x16 c) {
 // and the odd vectors are loaded separately, because together they would exceed the registers of AVX2. T decides how
 // products are rounded.
 
-// K: pairs of neighbours along head_dim, for the sixteen keys of each group.
+// K: pairs of neighbours along head_dim, for the sixteen keys of each group. A value; borrows K.
 template <class T, class E>
 struct KeyPairs {
   using Element = T;
@@ -89,7 +89,7 @@ struct KeyPairs {
   }
 };
 
-// V: pairs of neighbouring keys, for sixteen columns.
+// V: pairs of neighbouring keys, for sixteen columns. A value; borrows V.
 template <class T, class E>
 struct ValuePairs {
   using Element = T;
@@ -113,7 +113,7 @@ struct ValuePairs {
   }
 };
 
-// A depth tile of bf16 or int8 after widening: [chunk][pair][2][16].
+// A depth tile of bf16 or int8 after widening: [chunk][pair][2][16]. A value; borrows the floats.
 template <class T>
 struct WidePairs {
   using Element = T;
@@ -216,6 +216,8 @@ MORTISE_INLINE void multiply_tile(const TileSum& t, std::size_t row, std::size_t
   }
 }
 
+// The Products of span/unit.hpp on vectors: the two products, and the softmax between them. Has no state; the scratch
+// belongs to one thread.
 template <class T, class E = T>
 struct VecProducts {
   using Stored = E;
