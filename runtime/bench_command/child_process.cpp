@@ -63,7 +63,8 @@ struct Child {
 Child start_piped(const std::filesystem::path& program, const std::vector<std::string>& arguments,
                   const std::filesystem::path& errors) {
   int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) fail("bench: no pipe to another process: {}", std::strerror(errno));
+  if (::pipe2(ends, O_CLOEXEC) != 0)
+    fail("bench: no pipe to another process could be opened: {}", std::strerror(errno));
   try {
     const pid_t pid = start(program, arguments, ends[1], errors);
     ::close(ends[1]);

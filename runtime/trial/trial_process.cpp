@@ -22,7 +22,7 @@ namespace {
 constexpr std::size_t kMostWritten = 4096, kMostLine = 200;
 
 [[noreturn]] void fail_to_start(const char* what, int error) {
-  fail(ErrorCode::kUnavailable, "the parts cannot be tried: there is {}: {}", what, std::strerror(error));
+  fail(ErrorCode::kUnavailable, "the parts cannot be tried: {} failed: {}", what, std::strerror(error));
 }
 
 // The file actions and attributes for starting a process.
@@ -56,7 +56,7 @@ struct Start {
 TrialProcess::TrialProcess(int page) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) {
-    fail_to_start("no pipe", errno);
+    fail_to_start("opening a pipe", errno);
   }
   output_ = FileDescriptor(ends[0]);
   const FileDescriptor written(ends[1]);
@@ -66,7 +66,7 @@ TrialProcess::TrialProcess(int page) {
   char* argv[] = {program.data(), command.data(), nullptr};
   const int error = ::posix_spawn(&id_, program.c_str(), &start.actions, &start.attributes, argv, environ);
   if (error != 0) {
-    fail_to_start("no process", error);
+    fail_to_start("starting a process", error);
   }
 }
 

@@ -28,7 +28,7 @@ UNREACHABLE = {
     "random weights: no {} MiB of address space ({})": "the same",
     "random weights: {}": "no file in memory can be made: neither memory nor descriptors are left",
     "bench: `mortise {}` ended before it was ready": "mortise serve prints its url before it can end well",
-    "bench: no pipe to another process: {}": "descriptors ran out, and the model's files are opened before",
+    "bench: no pipe to another process could be opened: {}": "descriptors ran out, and the model's files are opened before",
     "bench attention: cascade does not give the same bits as paged, so neither was measured": "they do",
     "{}: {} cannot be called: no thread can be started for it: {}": "the limit of threads stops the device's before",
     "failed with status ": "cuBLASLt's own failures, on a GPU",

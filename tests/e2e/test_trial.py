@@ -64,7 +64,7 @@ CANDIDATES = [
     ("scheduler", "rogue", {"in": "plan", "does": "spoil", "after": 3, "times": 1}, ["scheduler 'rogue': plan: bad plan: seqs[0] = "]),
     ("scheduler", "rogue", {"in": "events", "does": "unavailable"}, ["scheduler 'rogue': events: what a rogue says (UNAVAILABLE)"]),
     ("scheduler", "rogue", {"in": "destroy", "does": "crash"}, ["rogue.so): destroy (call 1): " + ENDED + "SIGSEGV"]),
-    ("proposer", "rogue_proposer", {"in": "propose", "does": "spoil"}, ["proposer 'rogue_proposer': propose: token id -1 is not one"]),
+    ("proposer", "rogue_proposer", {"in": "propose", "does": "spoil"}, ["proposer 'rogue_proposer': propose: token id -1 is not in the vocabulary"]),
     ("proposer", "rogue_proposer", {"in": "observe", "does": "throw"}, ["proposer 'rogue_proposer': observe: an exception crossed the C ABI"]),
     ("proposer", "rogue_proposer", {"in": "propose", "does": "crash", "after": 1},
      ["proposer 'rogue_proposer' (rogue.so): propose (call 2): " + ENDED + "SIGSEGV"]),
@@ -148,7 +148,7 @@ def test_a_server_without_descriptors_refuses_and_goes_on(server):
         said += connection.getresponse().read().decode()
         resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, limits)
     assert "no memory for a trial: " in said
-    assert "the parts cannot be tried: there is no pipe to be had" in said
+    assert "the parts cannot be tried: opening a pipe failed: Too many open files" in said
     assert streamed(server, BODIES[0])[0]
 
 
