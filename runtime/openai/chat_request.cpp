@@ -83,8 +83,8 @@ ChatInput read_chat_input(const Body& body) {
   input.add_generation_prompt = body.boolean("add_generation_prompt").value_or(!input.continue_final_message);
   if (input.continue_final_message && input.add_generation_prompt) {
     fail(
-        "add_generation_prompt and continue_final_message are both true; the one begins a message, the other goes on "
-        "with the last");
+        "add_generation_prompt and continue_final_message are both true; the first begins a message, the second "
+        "continues the last one");
   }
   if (const nlohmann::json* variables = body.find("chat_template_kwargs")) {
     if (!variables->is_object())

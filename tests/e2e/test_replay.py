@@ -331,7 +331,7 @@ def test_a_log_that_cannot_be_written_is_an_error(tmp_path, mortise):
     process = mortise("run", "-p", "Hello", "--max-tokens", 1, "--record", "/dev/full")
     assert process.returncode == 1
     assert process.stderr.endswith("mortise: /dev/full: cannot be written: No space left on device; the log is "
-                                   "complete\n")
+                                   "incomplete\n")
 
 
 def test_the_group_of_a_request_is_kept(tmp_path, script):
