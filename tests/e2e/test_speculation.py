@@ -125,8 +125,8 @@ HOSTILE = BUILD / "tests/e2e/plugins/hostile.so"
     ("garbage", None),  # no breach at all: just never right
     ("too_many", r"propose: \d+ drafts, but at most 4 were asked for \(OK\)"),
     ("negative", r"propose: -1 drafts, but at most 4 were asked for \(OK\)"),
-    ("out_of_range", r"propose: token id (\d+) is not in the vocabulary of  tokens\1 \(OK\)"),
-    ("below_zero", r"propose: token id -1 is not in the vocabulary of  tokens\d+ \(OK\)"),
+    ("out_of_range", r"propose: token id (\d+) is not in the vocabulary of \1 tokens \(OK\)"),
+    ("below_zero", r"propose: token id -1 is not in the vocabulary of \d+ tokens \(OK\)"),
     ("fails_half", r"propose: one of the bad days \(UNAVAILABLE\)"),
     ("observe_fails", r"observe: it would rather not know \(UNAVAILABLE\)"),
 ])
