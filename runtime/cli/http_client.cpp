@@ -16,10 +16,14 @@
 #include <boost/beast/core/tcp_stream.hpp>
 #include <boost/beast/http.hpp>
 #include <boost/beast/ssl/ssl_stream.hpp>
+#include <charconv>
+#include <chrono>
 #include <future>
+#include <optional>
 #include <string_view>
 
 #include "error.hpp"
+#include "json/bounded_json.hpp"
 
 namespace mortise {
 namespace {
@@ -29,6 +33,8 @@ namespace beast = boost::beast;
 namespace http = beast::http;
 using asio::ip::tcp;
 using boost::system::error_code;
+
+constexpr int kLeastBytesPerSecond = 1024;  // of a server, after `patience`
 
 struct Address {
   bool is_tls = false;
@@ -48,7 +54,13 @@ Address parse_url(const std::string& url) {
   if (address.host.starts_with('[') && address.host.ends_with(']')) {
     address.host = address.host.substr(1, address.host.size() - 2);
   }
+  if (rest.find('@') != std::string::npos) fail("--url: user names and passwords in a url are not supported");
   address.port = colon != std::string::npos ? rest.substr(colon + 1) : address.is_tls ? "443" : "80";
+  int number = 0;
+  const auto read = std::from_chars(address.port.data(), address.port.data() + address.port.size(), number);
+  if (address.host.empty() || read.ptr != address.port.data() + address.port.size() || number < 1 || number > 65535) {
+    fail("--url {}: it has no host, or a port that is not a number from 1 to 65535", quote(url));
+  }
   return address;
 }
 
@@ -118,18 +130,28 @@ asio::awaitable<HttpReply> exchange(Stream& stream, http::request<http::string_b
   error_code error;
   co_await http::async_write(stream, request, into(error));
   beast::flat_buffer buffer;
-  http::response_parser<http::string_body> parser;
-  parser.body_limit(question.max_bytes);
-  while (!error && !parser.is_done()) {
-    be_patient(beast::get_lowest_layer(stream), question.patience);
-    co_await http::async_read_some(stream, buffer, parser, into(error));
-  }
+  using Parser = http::response_parser<http::string_body>;
+  std::optional<Parser> parser;
+  const auto begin = std::chrono::steady_clock::now();
+  std::uint64_t received = 0;
+  do {
+    parser.emplace();
+    parser->body_limit(question.max_bytes);
+    while (!error && !parser->is_done()) {
+      be_patient(beast::get_lowest_layer(stream), question.patience);
+      received += co_await http::async_read_some(stream, buffer, *parser, into(error));
+      const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin - question.patience;
+      if (question.patience.count() > 0 && passed.count() * kLeastBytesPerSecond > static_cast<double>(received)) {
+        fail(ErrorCode::kUnavailable, "{} sends less than {} bytes a second", question.url, kLeastBytesPerSecond);
+      }
+    }
+  } while (!error && parser->get().result_int() < 200);  // 100 Continue and the like come before the answer
   if (error == http::error::body_limit) {
     fail(ErrorCode::kUnavailable, "{}{} has more than {} bytes, which is too large for its purpose", question.url,
          question.path, question.max_bytes);
   }
   if (error) fail(ErrorCode::kUnavailable, "{} has not answered: {}", question.url, error.message());
-  http::response<http::string_body> response = parser.release();
+  http::response<http::string_body> response = parser->release();
   co_return HttpReply{response.result_int(), std::move(response.body()), std::string(response[http::field::location])};
 }
 
@@ -157,6 +179,10 @@ asio::awaitable<HttpReply> ask_server(const HttpQuestion& question, const Addres
 }  // namespace
 
 HttpReply ask_http(const HttpQuestion& question) {
+  const std::string whole = question.url + question.path;
+  if (std::ranges::any_of(whole, [](char c) { return static_cast<unsigned char>(c) <= ' ' || c == 0x7f; })) {
+    fail("--url {}: a url has no spaces and no control characters", quote(whole));
+  }
   const Address address = parse_url(question.url);
   if (!address.is_tls && !question.ca_file.empty()) fail("--cacert is only for https, but --url is {}", question.url);
   asio::io_context io;

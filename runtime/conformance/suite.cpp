@@ -1,10 +1,16 @@
 #include "conformance/suite.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <optional>
 #include <set>
 
+#include "environment.hpp"
 #include "loader/nearest.hpp"
 
 namespace mortise::conformance {
@@ -36,6 +42,33 @@ Finding run_once(const Case& rule, const CheckOptions& check, const Described* c
   return finding;
 }
 
+// Where the children write private copies of the file: a child that dies while it loads one leaves it there. Removed at
+// the end. Invariant: while this lives, TMPDIR names the folder. REQUIRES: this process has one thread.
+class ScratchFolder {
+ public:
+  ScratchFolder() : before_(environment::read("TMPDIR")) {
+    std::string name = environment::temporary_folder() + "/mortise-check-XXXXXX";
+    if (::mkdtemp(name.data()) == nullptr) fail("{}: {}; TMPDIR can name another folder", name, std::strerror(errno));
+    path_ = name;
+    ::setenv("TMPDIR", name.c_str(), 1);
+  }
+  ~ScratchFolder() {
+    if (before_) {
+      ::setenv("TMPDIR", before_->c_str(), 1);
+    } else {
+      ::unsetenv("TMPDIR");
+    }
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+
+ private:
+  const std::optional<std::string> before_;
+  std::filesystem::path path_;
+};
+
 }  // namespace
 
 std::span<const Case> all_cases() {
@@ -59,6 +92,7 @@ std::string Finding::reproduce_line() const {
 std::vector<Finding> run_suite(const CheckOptions& check, const Selection& selection, const RunLimits& limits,
                                const std::function<void(const Finding&)>& on_finding) {
   check_names(selection.cases);
+  const ScratchFolder scratch;
   std::vector<Finding> findings;
   const auto add = [&](Finding finding) {
     on_finding(finding);

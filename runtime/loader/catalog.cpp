@@ -25,12 +25,16 @@ PluginCatalog PluginCatalog::standard() {
     if (end != 0) folders.emplace_back(rest.substr(0, end));
     rest.remove_prefix(std::min(end + 1, rest.size()));
   }
+  folders.push_back(program_folder());
+  if (const auto of_user = user_folder()) folders.push_back(*of_user);
+  return PluginCatalog(std::move(folders));
+}
+
+fs::path PluginCatalog::program_folder() {
   const fs::path here = executable_folder();
   const fs::path installed = here.parent_path() / "lib" / "mortise" / "plugins";
   std::error_code error;
-  folders.push_back(here.filename() == "bin" && fs::is_directory(installed, error) ? installed : here);
-  if (const auto of_user = user_folder()) folders.push_back(*of_user);
-  return PluginCatalog(std::move(folders));
+  return here.filename() == "bin" && fs::is_directory(installed, error) ? installed : here;
 }
 
 std::optional<fs::path> PluginCatalog::user_folder() {
@@ -158,8 +162,8 @@ void PluginCatalog::fail_unknown(std::string_view name, const Found& found) cons
   }
   const std::string suggestion = did_you_mean(name, names);
   if (!suggestion.empty()) fail("unknown plugin '{}'{} in {}: {}", name, suggestion, looked, join_names(names));
-  fail("unknown plugin '{}'; in {}: {}; it was not built, or MORTISE_PLUGIN_PATH does not name its folder", name,
-       looked, join_names(names));
+  fail("unknown plugin '{}'; in {}: {}; it was not built or installed, or MORTISE_PLUGIN_PATH does not name its folder",
+       name, looked, join_names(names));
 }
 
 }  // namespace mortise

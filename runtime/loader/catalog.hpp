@@ -37,6 +37,8 @@ class PluginCatalog {
   // of an installed executable, or the folder of the executable in a build tree; then user_folder(). So a plugin that a
   // user installed never takes the place of a built-in one of its name.
   static PluginCatalog standard();
+  // The folder of the built-in plugins: lib/mortise/plugins beside bin, or that of the executable.
+  static std::filesystem::path program_folder();
   // Where `mortise plugin install` puts plugins: $XDG_DATA_HOME/mortise/plugins, ~/.local/share/mortise/plugins.
   // nullopt: no home is known.
   static std::optional<std::filesystem::path> user_folder();

@@ -196,11 +196,23 @@ bool is_part_name(std::string_view name) {
   return true;
 }
 
+std::size_t control_bytes(std::string_view text, std::size_t i) {
+  const auto byte = [&](std::size_t at) { return at < text.size() ? static_cast<unsigned char>(text[at]) : 0u; };
+  const auto between = [](unsigned value, unsigned low, unsigned high) { return low <= value && value <= high; };
+  if (byte(i) < ' ' || byte(i) == 0x7f) return 1;
+  if (byte(i) == 0xc2 && between(byte(i + 1), 0x80, 0x9f)) return 2;  // U+0080 .. U+009F
+  if (byte(i) != 0xe2) return 0;
+  const bool is_format =
+      (byte(i + 1) == 0x80 && (between(byte(i + 2), 0xa8, 0xae) || between(byte(i + 2), 0x8e, 0x8f))) ||
+      (byte(i + 1) == 0x81 && between(byte(i + 2), 0xa6, 0xa9));
+  return is_format ? 3 : 0;  // U+200E, U+200F, U+2028 .. U+202E, U+2066 .. U+2069
+}
+
 std::string plugin_text(const char* text, std::size_t limit) {
   if (text == nullptr) return "";
   std::string copy(text, strnlen(text, limit));
-  for (char& c : copy) {
-    if (static_cast<unsigned char>(c) < ' ' || c == 0x7f) c = ' ';
+  for (std::size_t i = 0; i < copy.size(); ++i) {
+    if (const std::size_t bytes = control_bytes(copy, i)) copy.replace(i, bytes, bytes, ' ');
   }
   return copy;
 }

@@ -69,7 +69,11 @@ const Component& select_component(std::span<const Component* const> candidates, 
 // Whether a part can have this name: lower-case letters, digits and '_', beginning with a letter.
 bool is_part_name(std::string_view name);
 
-// Makes a plugin's text safe for a one-line message: cut at `limit` bytes, with spaces instead of control characters.
+// How many bytes of UTF-8 at text[i] are a control character, a line separator or a mark that changes the direction of
+// writing; 0: none. Printed by a terminal, they could forge what the program says.
+std::size_t control_bytes(std::string_view text, std::size_t i);
+
+// Makes a plugin's text safe for a one-line message: cut at `limit` bytes, with spaces for what control_bytes() finds.
 std::string plugin_text(const char* text, std::size_t limit);
 
 }  // namespace mortise

@@ -207,13 +207,17 @@ const PluginFile& load_plugin_file(const fs::path& path, const fs::path& bytes) 
 
 const PluginFile& load_pinned_plugin_file(const fs::path& path, std::string_view sha256) {
   try {
-    if (sha256.size() != 64 || sha256.find_first_not_of("0123456789abcdef") != std::string_view::npos) {
+    if (!is_sha256(sha256)) {
       fail("is pinned by \"{}\", which is not a SHA-256; give the 64 digits that `sha256sum FILE` prints", sha256);
     }
     return load(path, path, sha256);
   } catch (const Error& error) {
     fail("{}: {}", path.string(), error.what());
   }
+}
+
+bool is_sha256(std::string_view text) {
+  return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
 std::string plugin_sha256(std::span<const char> bytes) {

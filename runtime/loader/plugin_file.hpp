@@ -40,6 +40,7 @@ std::vector<char> read_plugin_bytes(const std::filesystem::path& path);
 
 // Returns the SHA-256 of a plugin's bytes, as 64 lower-case hexadecimal digits: what a script pins.
 std::string plugin_sha256(std::span<const char> bytes);
+bool is_sha256(std::string_view text);
 
 // PluginFile::hash of the file's current bytes; loads nothing. Throws an Error as load_plugin_file does.
 std::string plugin_file_hash(const std::filesystem::path& path);

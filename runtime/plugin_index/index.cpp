@@ -122,7 +122,7 @@ const IndexLine& find_line(const std::vector<IndexLine>& lines, const std::strin
   if (best != nullptr) return *best;
   if (versions.empty()) {
     const std::vector<std::string> all(names.begin(), names.end());
-    fail(ErrorCode::kNotFound, "the index has no plugin '{}'{}; `mortise plugin search` lists what it has", name,
+    fail(ErrorCode::kNotFound, "the index has no plugin '{}'{} (`mortise plugin search` lists its plugins)", name,
          did_you_mean(name, all));
   }
   if (!version.empty()) {

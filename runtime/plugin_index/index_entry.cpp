@@ -5,6 +5,7 @@
 
 #include "error.hpp"
 #include "json/bounded_json.hpp"
+#include "loader/plugin_file.hpp"
 
 namespace mortise {
 namespace {
@@ -27,7 +28,7 @@ std::uint64_t count_field(const nlohmann::json& object, const char* key) {
 
 std::string sha256_field(const nlohmann::json& object) {
   const std::string text = text_field(object, "sha256", 64);
-  if (text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string::npos) return text;
+  if (is_sha256(text)) return text;
   fail("'sha256' is not 64 lower-case hexadecimal digits");
 }
 
@@ -63,10 +64,9 @@ std::string text_field(const nlohmann::json& object, const char* key, std::size_
   const nlohmann::json& value = field(object, key);
   if (!value.is_string()) fail("'{}' is not a text", key);
   std::string text = value.get<std::string>();
-  const auto is_control = [](char c) { return static_cast<unsigned char>(c) < ' ' || c == 0x7f; };
-  if (text.empty() || text.size() > limit || std::ranges::any_of(text, is_control)) {
-    fail("'{}' is not a line of 1 to {} bytes", key, limit);
-  }
+  bool is_line = !text.empty() && text.size() <= limit;
+  for (std::size_t i = 0; is_line && i < text.size(); ++i) is_line = control_bytes(text, i) == 0;
+  if (!is_line) fail("'{}' is not a line of 1 to {} bytes without control characters", key, limit);
   return text;
 }
 
@@ -133,6 +133,8 @@ IndexEntry parse_index_entry(std::string_view text) {
   entry.platform = name_field(json, "platform");
   entry.file = name_field(json, "file");
   entry.size = count_field(json, "size");
+  if (entry.size > kMaxPluginFileBytes)
+    fail("'size' is {}, and at most {} is allowed", entry.size, kMaxPluginFileBytes);
   entry.sha256 = sha256_field(json);
   entry.parts = parse_parts(json);
   entry.check = parse_check(field(json, "check"));

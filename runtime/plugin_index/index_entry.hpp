@@ -14,6 +14,7 @@
 namespace mortise {
 
 inline constexpr std::size_t kMaxEntryBytes = std::size_t{1} << 20;
+inline constexpr std::uint64_t kMaxPluginFileBytes = std::uint64_t{2} << 30;
 
 struct IndexedPart {
   std::string name;

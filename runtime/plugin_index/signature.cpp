@@ -67,6 +67,9 @@ PublicKey parse_public_key(std::string_view pem) {
         "-pubout");
   }
   if (!key) fail("there is no public key in PEM form in it");
+  constexpr std::string_view kBegin = "-----BEGIN PUBLIC KEY";
+  if (pem.find(kBegin, pem.find(kBegin) + 1) != std::string_view::npos)
+    fail("there are several keys in it; write each into a file of its own");
   return public_half(key.get());
 }
 

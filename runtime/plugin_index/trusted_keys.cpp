@@ -15,16 +15,18 @@ TrustedKeys TrustedKeys::standard() {
   return TrustedKeys(*folder / "mortise" / "trusted_keys");
 }
 
-std::vector<std::pair<fs::path, PublicKey>> TrustedKeys::list() const {
+std::vector<std::pair<fs::path, PublicKey>> TrustedKeys::list(std::vector<std::string>* broken) const {
   std::vector<std::pair<fs::path, PublicKey>> keys;
   std::error_code error;
   for (fs::directory_iterator entry(folder_, error), end; !error && entry != end; entry.increment(error)) {
-    if (entry->path().extension() != ".pem") continue;
-    const std::string pem = read_whole_file(entry->path(), kMaxKeyBytes);
+    const fs::path& path = entry->path();
+    if (path.extension() != ".pem") continue;
     try {
-      keys.emplace_back(entry->path(), parse_public_key(pem));
+      keys.emplace_back(path, parse_public_key(read_whole_file(path, kMaxKeyBytes)));
     } catch (const Error& bad) {
-      fail("{}: {}", entry->path().string(), bad.what());
+      const std::string reason = bad.what();
+      if (broken != nullptr)
+        broken->push_back(reason.starts_with(path.string()) ? reason : path.string() + ": " + reason);
     }
   }
   if (error && error != std::errc::no_such_file_or_directory) fail("{}: {}", folder_.string(), error.message());
@@ -48,14 +50,16 @@ fs::path TrustedKeys::add(const PublicKey& key) const {
   return path;
 }
 
-fs::path TrustedKeys::remove(const std::string& id) const {
+std::vector<fs::path> TrustedKeys::remove(const std::string& id) const {
+  std::vector<fs::path> removed;
   for (const auto& [path, key] : list()) {
     std::error_code error;
     if (key.id() != id) continue;
     if (!fs::remove(path, error)) fail("{}: {}", path.string(), error.message());
-    return path;
+    removed.push_back(path);
   }
-  fail("no key {} is trusted; `mortise plugin trust` lists those that are", id);
+  if (removed.empty()) fail("no key {} is trusted; `mortise plugin trust` lists those that are", id);
+  return removed;
 }
 
 }  // namespace mortise

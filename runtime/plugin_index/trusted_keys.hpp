@@ -23,14 +23,14 @@ class TrustedKeys {
 
   const std::filesystem::path& folder() const { return folder_; }
 
-  // Returns the keys with their files, sorted by file name. Throws an Error that names a file without a key; a folder
-  // that does not exist has no keys.
-  std::vector<std::pair<std::filesystem::path, PublicKey>> list() const;
+  // Returns the keys with their files, sorted by file name; none if the folder does not exist. A file *.pem without a
+  // key is left out, and named in `broken`, if that is not null, with the reason.
+  std::vector<std::pair<std::filesystem::path, PublicKey>> list(std::vector<std::string>* broken = nullptr) const;
   std::optional<PublicKey> find(const std::string& id) const;
   // Writes the key's file, named after its id, and returns its path. Does nothing if the key is there.
   std::filesystem::path add(const PublicKey& key) const;
-  // Returns the removed file. Throws an Error if no key has this id.
-  std::filesystem::path remove(const std::string& id) const;
+  // Removes every file with this key and returns their paths. Throws an Error if no key has this id.
+  std::vector<std::filesystem::path> remove(const std::string& id) const;
 
  private:
   std::filesystem::path folder_;

@@ -20,6 +20,10 @@ void check_manifest(const IndexEntry& entry, const ModuleManifest& manifest) {
     in_file += (in_file.empty() ? "" : ", ") + described(part.name, part.kind);
   }
   if (in_entry != in_file) fail("the entry describes {}, and the file itself {}", in_entry, in_file);
+  if (entry.id != manifest.id || entry.license != manifest.license) {
+    fail("the entry has the id {} and the license {}, but the file has {} and {}", entry.id, entry.license,
+         plugin_text(manifest.id.c_str(), 200), plugin_text(manifest.license.c_str(), 200));
+  }
   if (entry.version != manifest.version || entry.abi_minor != manifest.abi_minor) {
     fail("the entry describes version {} for ABI {}.{}, and the file itself version {} for ABI {}.{}", entry.version,
          entry.abi_major, entry.abi_minor, plugin_text(manifest.version.c_str(), 64), MORTISE_ABI_MAJOR,
@@ -29,8 +33,7 @@ void check_manifest(const IndexEntry& entry, const ModuleManifest& manifest) {
 
 }  // namespace
 
-VerifiedEntry verified_entry(std::string_view text, std::string_view signature, const TrustedKeys& trusted) {
-  const Signature signed_by = parse_signature(signature);
+VerifiedEntry verified_entry(std::string_view text, const Signature& signed_by, const TrustedKeys& trusted) {
   const auto key = trusted.find(signed_by.key_id);
   if (!key) {
     fail(

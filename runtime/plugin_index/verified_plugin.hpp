@@ -10,14 +10,13 @@
 
 namespace mortise {
 
-// The entry in `text`, if `signature` (the text of its signature's file) is that of a trusted key for exactly these
-// bytes. Throws an Error whose text continues a name and a colon. The text of an entry without a valid signature is
-// parsed by nobody.
+// The entry in `text`, if `signature` is that of a trusted key for exactly these bytes. Throws an Error whose text
+// continues a name and a colon. The text of an entry without a valid signature is parsed by nobody.
 struct VerifiedEntry {
   IndexEntry entry;
   std::string key_id;
 };
-VerifiedEntry verified_entry(std::string_view text, std::string_view signature, const TrustedKeys& trusted);
+VerifiedEntry verified_entry(std::string_view text, const Signature& signature, const TrustedKeys& trusted);
 
 // Throws an Error unless `bytes` are the file that the entry describes: its size, its SHA-256, and the parts that the
 // file itself describes, if they can be read without running it (mortise/manifest.h).

@@ -2,12 +2,16 @@
 #pragma once
 
 #include <CLI/App.hpp>
+#include <CLI/Validators.hpp>
 #include <string>
 #include <vector>
 
 #include "plugin_index/index.hpp"
 
 namespace mortise {
+
+// Refuses an empty argument, such as that of a variable of a script that is not set.
+extern const CLI::Validator kNotEmpty;
 
 struct IndexOptions {
   std::string index;    // a url or a folder; empty: MORTISE_PLUGIN_INDEX

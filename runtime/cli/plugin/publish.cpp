@@ -5,8 +5,10 @@
 #include "cli/plugin/check_options.hpp"
 #include "cli/plugin/commands.hpp"
 #include "cli/plugin/device_numerics.hpp"
+#include "cli/plugin/index_options.hpp"
 #include "cli/plugin/passed_check.hpp"
 #include "error.hpp"
+#include "loader/catalog.hpp"
 #include "loader/plugin_file.hpp"
 #include "plugin_index/publication.hpp"
 #include "plugin_index/signature.hpp"
@@ -34,6 +36,9 @@ std::vector<std::string> numerics_of(const Component& component) {
 
 void publish_plugin(const PublishOptions& options) {
   check_is_plugin_file("plugin publish", options.file);
+  if (options.index.find("://") != std::string::npos) {
+    fail("--index {}: publish writes into a folder of this machine; a web server can then serve it", options.index);
+  }
   const std::string pem = read_whole_file(options.key, kMaxKeyBytes);
   try {
     sign("", pem);  // a bad key is told before the check, which takes seconds
@@ -41,7 +46,7 @@ void publish_plugin(const PublishOptions& options) {
     fail("{}: {}", options.key, error.what());
   }
   IndexEntry entry;
-  entry.check = passed_check(options.file, options.level,
+  entry.check = passed_check(options.file, options.file, options.level,
                              options.options.empty() ? nlohmann::json::object() : read_plugin_options(options.options));
   const std::vector<char> bytes = read_plugin_bytes(options.file);
   const PluginFile& file = load_plugin_file(options.file);
@@ -52,7 +57,12 @@ void publish_plugin(const PublishOptions& options) {
   entry.abi_major = MORTISE_ABI_MAJOR;
   entry.abi_minor = file.abi_minor;
   entry.platform = this_platform();
+  const PluginCatalog built_in({PluginCatalog::program_folder()});
   for (const Component& component : file.components) {
+    if (!built_in.find(component.name).components.empty()) {
+      fmt::print(stderr, "mortise: '{}' is also a built-in plugin, which scripts find first; give yours another name\n",
+                 component.name);
+    }
     entry.parts.push_back({component.name, component.kind, component.summary, numerics_of(component)});
   }
   fmt::print("published  {}\n", publish(options.index, std::move(entry), {bytes.data(), bytes.size()}, pem).string());
@@ -66,7 +76,9 @@ void add_plugin_publish_command(CLI::App& plugin) {
   command->add_option("file", options->file, "the plugin file")->required();
   command->add_option("--key", options->key, "PEM file with your private key (openssl genpkey -algorithm ed25519)")
       ->required();
-  command->add_option("--index", options->index, "folder of the index, which any web server can serve")->required();
+  command->add_option("--index", options->index, "folder of the index, which any web server can serve")
+      ->required()
+      ->check(kNotEmpty);
   command->add_option("--level", options->level, "of the check: quick or full")
       ->check(CLI::IsMember({"quick", "full"}))
       ->capture_default_str();

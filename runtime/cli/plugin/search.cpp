@@ -16,7 +16,9 @@ struct SearchOptions {
 };
 
 void search_plugins(const SearchOptions& options) {
-  const auto found = search(read_index(options.index), options.words);
+  const auto lines = read_index(options.index);
+  if (lines.empty()) fail(ErrorCode::kNotFound, "{} is an index without plugins", index_location(options.index));
+  const auto found = search(lines, options.words);
   if (found.empty()) {
     fail(ErrorCode::kNotFound, "{} has no such plugin; without words, all its plugins are listed",
          index_location(options.index));

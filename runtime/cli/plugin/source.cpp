@@ -28,7 +28,10 @@ bool is_redirection(unsigned status) {
 // Where a redirection of `from` leads; `to` may lack the server, or the folder too.
 std::string target(const std::string& from, const std::string& to) {
   if (is_url(to)) return to;
-  return to.starts_with('/') ? split_url(from).first + to : beside(from, to);
+  if (to.starts_with("//")) return from.substr(0, from.find("//")) + to;
+  if (to.starts_with('/')) return split_url(from).first + to;
+  const auto [server, path] = split_url(beside(from, to));
+  return server + std::filesystem::path(path).lexically_normal().string();
 }
 
 std::string download(std::string url, std::size_t limit, const std::string& ca_file) {
@@ -52,7 +55,7 @@ std::string download(std::string url, std::size_t limit, const std::string& ca_f
       fail("{}: it leads to {}, which is not https and is not followed", url, quote(next));
     }
     if (!is_https(next) && !next.starts_with("http://"))
-      fail("{}: it leads to {}, which is not a url", url, quote(next));
+      fail("{}: it leads to {}, which is neither http nor https", url, quote(next));
     url = next;
   }
   fail(ErrorCode::kUnavailable, "{}: more than {} redirections lead from one to the next", url, kMaxRedirections);

@@ -38,6 +38,8 @@ inline IndexEntry some_entry() {
 inline IndexEntry entry_of_toy_device() {
   const PluginFile& file = load_plugin_file(good("toy_device"));
   IndexEntry entry = some_entry();
+  entry.id = file.id;
+  entry.license = file.license;
   entry.version = file.version;
   entry.abi_minor = file.abi_minor;
   entry.parts.clear();

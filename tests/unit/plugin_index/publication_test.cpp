@@ -20,7 +20,7 @@ TEST(Publication, CanBeVerified) {
   keys.add(parse_public_key(kPublicPem));
   const std::string text = read_whole_file(path, kMaxEntryBytes);
   const VerifiedEntry verified =
-      verified_entry(text, read_whole_file(signature_file(path.string()), kMaxSignatureBytes), keys);
+      verified_entry(text, parse_signature(read_whole_file(signature_file(path.string()), kMaxSignatureBytes)), keys);
   EXPECT_EQ(verified.entry.file, "suffix-1.0.0.so");
   EXPECT_EQ(verified.entry.size, 3u);
   EXPECT_EQ(verified.entry.sha256, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");

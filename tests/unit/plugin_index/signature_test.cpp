@@ -59,6 +59,8 @@ TEST(Signature, TakesNoOtherKeys) {
   EXPECT_THAT(error_of([] { parse_public_key("no key"); }), HasSubstr("there is no public key in PEM form in it"));
   EXPECT_THAT(error_of([] { parse_public_key(kPrivatePem); }),
               HasSubstr("this is a private key, which stays with its owner"));
+  const std::string two = std::string(kPublicPem) + kPublicPem;
+  EXPECT_THAT(error_of([&] { parse_public_key(two); }), HasSubstr("there are several keys in it"));
   EXPECT_THAT(error_of([] { sign("x", kPublicPem); }), HasSubstr("no private key in PEM form without a pass phrase"));
   // P-256, from `openssl ecparam -name prime256v1 -genkey`.
   constexpr const char* kOther =

@@ -13,7 +13,7 @@ class VerifiedPlugin : public testing::Test {
   TempFolder folder_;
   TrustedKeys keys_{folder_.path()};
   std::string text_ = to_json(some_entry()).dump(2);
-  std::string signature_ = to_text(sign(text_, kPrivatePem));
+  Signature signature_ = sign(text_, kPrivatePem);
 };
 
 TEST_F(VerifiedPlugin, HasTheSignatureOfATrustedKey) {
@@ -34,7 +34,7 @@ TEST_F(VerifiedPlugin, IsRefusedAfterAnyChange) {
     EXPECT_THAT(error_of([&] { verified_entry(changed, signature_, keys_); }), HasSubstr(kText)) << i;
   }
   EXPECT_THAT(error_of([&] { verified_entry(text_ + "\n", signature_, keys_); }), HasSubstr(kText));
-  const std::string of_other = to_text(sign("other", kPrivatePem));
+  const Signature of_other = sign("other", kPrivatePem);
   EXPECT_THAT(error_of([&] { verified_entry(text_, of_other, keys_); }), HasSubstr(kText));
 }
 
@@ -55,6 +55,10 @@ TEST_F(VerifiedPlugin, DescribesItselfAsItsEntryDoes) {
   IndexEntry entry = entry_of_toy_device();
   entry.parts.front().name = "other";
   EXPECT_THAT(error_of([&] { check_plugin_bytes(entry, bytes); }), HasSubstr("the entry describes device 'other'"));
+  entry = entry_of_toy_device();
+  entry.id = "org.other";
+  EXPECT_THAT(error_of([&] { check_plugin_bytes(entry, bytes); }),
+              HasSubstr("the entry has the id org.other and the license"));
   entry = entry_of_toy_device();
   entry.version = "99";
   EXPECT_THAT(error_of([&] { check_plugin_bytes(entry, bytes); }), HasSubstr("the entry describes version 99 for ABI"));
