@@ -15,6 +15,7 @@ UNREACHABLE = {
     "{}: became shorter while read": "the same",
     "no event descriptor: {}; raise the limit of open files (ulimit -n)": "the same limit stops the model's files before",
     "libedit cannot be started; is TERM={} right?": "libedit takes every TERM, also one that no terminal has",
+    "no memory for the plugin's {} bytes: {}": "it was downloaded into memory before",
     "OpenSSL cannot sign with the key": "it signs with every ed25519 key",
     "the block pool is smaller than the checked plan": "a fault of the engine",
     "the plugin templates are neither in {} nor in {}; install Mortise again": "the tests run where the source tree is",

@@ -346,7 +346,7 @@ def test_a_plugin_that_dies_leaves_no_file(user, tmp_path, monkeypatch):
 def test_what_the_index_lacks_is_told(published, user):
     index = ("--index", f"file://{published['index']}")
     refused(user("search", "nothing", *index), "has no such plugin; without words, all its plugins are listed")
-    refused(user("install", "ngran", *index), "no plugin 'ngran'; did you mean 'ngram'?")
+    refused(user("install", "ngran", *index), "no plugin 'ngran'; did you mean 'ngram'? (`mortise plugin search` lists its plugins)")
     refused(user("install", "ngram@9.9", *index), "has no version 9.9 of 'ngram', but it has")
 
 

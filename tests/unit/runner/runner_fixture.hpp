@@ -61,8 +61,8 @@ class Rig {
   std::int32_t vocab_size() const { return table_.dims(runner_)->vocab_size; }
 
   mortise_status update(std::uint64_t id, std::int32_t begin, const std::vector<std::int32_t>& tokens,
-                        std::uint32_t flags = 0) {
-    const std::int32_t offsets[] = {0, static_cast<std::int32_t>(tokens.size())};
+                        std::uint32_t flags = 0, std::int32_t first_offset = 0) {
+    const std::int32_t offsets[] = {first_offset, static_cast<std::int32_t>(tokens.size())};
     mortise_runner_tokens args{};
     args.struct_size = sizeof args;
     args.flags = flags;

@@ -112,6 +112,8 @@ TEST_F(RunnerTest, MistakesOfTheCallerAreTold) {
   Rig rig(models_[0].folder, {});
   EXPECT_EQ(rig.update(1, 3, {1}), MORTISE_INVALID_ARGUMENT);
   EXPECT_EQ(rig.error(), "sequence 1 should continue at token 3, but the runner knows 0 of its tokens");
+  EXPECT_EQ(rig.update(1, 0, {1}, 0, /*first_offset=*/5), MORTISE_INVALID_ARGUMENT);
+  EXPECT_EQ(rig.error(), "offsets[1] is less than offsets[0]");
   rig.step({1});
   EXPECT_EQ(rig.status(), MORTISE_INVALID_ARGUMENT);
   EXPECT_EQ(rig.error(), "sequence 1 has no token");
