@@ -3,13 +3,14 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <deque>
 #include <fstream>
 #include <memory>
 #include <utility>
 
 #include "abi_record/fields.hpp"
 #include "loader/active_part.hpp"
-#include "loader/component_wrapper.hpp"
+#include "loader/instance_states.hpp"
 
 namespace mortise {
 namespace abi_record {
@@ -67,6 +68,8 @@ class CallLog {
     has_failed_ = true;
     spdlog::error("--record-abi {}: can no longer be written; the record ends here", path_);
   }
+  // True for the first instance that asks, which is the recorded one.
+  bool take_first() { return !std::exchange(is_taken_, true); }
   void begin(const char* function, json in) {
     write({{"call", ++number_}, {"function", function}, {"in", std::move(in)}});
   }
@@ -79,41 +82,50 @@ class CallLog {
   std::ofstream file_;
   std::int64_t number_ = 0;
   bool has_failed_ = false;
+  bool is_taken_ = false;
 };
 
-// The recorded component and its one instance. Never freed: both are reachable as long as the process runs.
-struct Recording {
-  struct Host : mortise_host {
-    Recording* self;
-  };
+// A component that records the calls of its first instance, and forwards those of later ones.
+struct RecordedComponent {
+  RecordedComponent(const Component& component, CallLog& log);
 
-  explicit Recording(std::string path) : log(std::move(path)) {}
-
-  std::string wanted;  // the part's name; empty: the scheduler
-  CallLog log;
-  const mortise_component* real = nullptr;
-  mortise_component abi{};
-  std::unique_ptr<Component> component;
+  const Component& real;
+  CallLog& log;
+  Component component;
+  mortise_component abi;
   mortise_scheduler_table scheduler{};
   mortise_proposer_table proposer{};
-  const mortise_host* real_host = nullptr;
-  Host host{};
-  std::string unrecorded;  // an extension of the host that the part asked for
-  void* instance = nullptr;
-  std::int32_t num_layers = 0;
-  json freed = json::array();  // the questions of blocks_freed in this plan, with their answers
-  const mortise_schedule_view* view = nullptr;
 };
 
-Recording* recording = nullptr;  // set by record_abi_calls(), before parts are opened
+// An instance of such a component. Used by one thread at a time, as the instance is.
+struct RecordedInstance {
+  struct Host : mortise_host {
+    RecordedInstance* self;
+  };
 
-template <typename Table>
-const Table& real_table() {
-  return *static_cast<const Table*>(recording->real->table);
+  RecordedComponent& part;
+  const bool is_recorded;  // false: there was one before
+  void* handle = nullptr;
+  const mortise_host* real_host = nullptr;
+  Host host{};
+  std::string unrecorded;      // an extension of the host that the part asked for
+  json freed = json::array();  // the questions of blocks_freed in this plan, with their answers
+  const mortise_schedule_view* view = nullptr;
+
+  template <typename Table>
+  const Table& table() const {
+    return *part.real.table<Table>();
+  }
+  const mortise_component& abi() const { return *part.real.abi; }
+};
+
+InstanceStates<RecordedInstance>& instances() {
+  static auto* const states = new InstanceStates<RecordedInstance>;
+  return *states;
 }
-template <typename Handle>
-Handle* real_instance() {
-  return static_cast<Handle*>(recording->instance);
+
+std::shared_ptr<RecordedInstance> instance_of(const void* handle) {
+  return instances().find(handle);
 }
 
 mortise_status refuse_call(mortise_error* error, const std::string& text) {
@@ -121,16 +133,19 @@ mortise_status refuse_call(mortise_error* error, const std::string& text) {
   return MORTISE_UNIMPLEMENTED;
 }
 
-// Makes one call. A part that needs an extension of the host cannot run from a record, so its call fails.
-template <typename Body, typename Out>
-mortise_status recorded(const char* function, json in, mortise_error* error, Body&& body, Out&& out) {
-  recording->log.begin(function, std::move(in));
+// Makes one call. `in` and `out` give what is written. A part that needs an extension of the host cannot run from a
+// record, so its call fails.
+template <typename In, typename Body, typename Out>
+mortise_status recorded(RecordedInstance& self, const char* function, mortise_error* error, In&& in, Body&& body,
+                        Out&& out) {
+  if (!self.is_recorded) return body();
+  self.part.log.begin(function, in());
   const mortise_status status = body();
-  if (!recording->unrecorded.empty()) {
+  if (!self.unrecorded.empty()) {
     return refuse_call(error, fmt::format("it uses {}, whose results --record-abi cannot record; record another part",
-                                          recording->unrecorded));
+                                          self.unrecorded));
   }
-  recording->log.end(status, status == MORTISE_OK ? out() : json::object());
+  self.part.log.end(status, status == MORTISE_OK ? out() : json::object());
   return status;
 }
 
@@ -138,151 +153,199 @@ json nothing() {
   return json::object();
 }
 
-const void* host_extension(const mortise_host*, const char* id) {
-  if (id != nullptr && recording->real_host->get_ext(recording->real_host, id) != nullptr) recording->unrecorded = id;
+const RecordedInstance& self_of(const mortise_host* host) {
+  return *static_cast<const RecordedInstance::Host*>(host)->self;
+}
+
+const void* host_extension(const mortise_host* host, const char* id) {
+  RecordedInstance& self = *static_cast<const RecordedInstance::Host*>(host)->self;
+  if (id != nullptr && self.real_host->get_ext(self.real_host, id) != nullptr) self.unrecorded = id;
   return nullptr;
 }
 
-void set_host(const mortise_host& real) {
-  recording->real_host = &real;
-  auto& host = recording->host;
-  static_cast<mortise_host&>(host) = real;
-  host.struct_size = sizeof(mortise_host);
-  host.self = recording;
-  host.log = [](const mortise_host*, std::int32_t level, mortise_string_view text) {
-    recording->real_host->log(recording->real_host, level, text);
+void set_host(RecordedInstance& self, const mortise_host& real) {
+  self.real_host = &real;
+  static_cast<mortise_host&>(self.host) = real;
+  self.host.struct_size = sizeof(mortise_host);
+  self.host.self = &self;
+  self.host.log = [](const mortise_host* host, std::int32_t level, mortise_string_view text) {
+    self_of(host).real_host->log(self_of(host).real_host, level, text);
   };
-  host.allocate = [](const mortise_host*, std::uint64_t bytes, std::uint64_t alignment) {
-    return recording->real_host->allocate(recording->real_host, bytes, alignment);
+  self.host.allocate = [](const mortise_host* host, std::uint64_t bytes, std::uint64_t alignment) {
+    return self_of(host).real_host->allocate(self_of(host).real_host, bytes, alignment);
   };
-  host.free = [](const mortise_host*, void* memory) { recording->real_host->free(recording->real_host, memory); };
-  host.now_ns = [](const mortise_host*) { return recording->real_host->now_ns(recording->real_host); };
-  host.get_ext = host_extension;
+  self.host.free = [](const mortise_host* host, void* memory) {
+    self_of(host).real_host->free(self_of(host).real_host, memory);
+  };
+  self.host.now_ns = [](const mortise_host* host) { return self_of(host).real_host->now_ns(self_of(host).real_host); };
+  self.host.get_ext = host_extension;
 }
 
-mortise_status create(const mortise_host* host, const mortise_create_args* args, void** instance,
-                      mortise_error* error) {
-  set_host(*host);
+mortise_status create(RecordedComponent& part, const mortise_host* host, const mortise_create_args* args,
+                      void** instance, mortise_error* error) {
+  const auto self = std::make_shared<RecordedInstance>(RecordedInstance{part, part.log.take_first()});
   mortise_create_args given = *args;
-  given.device = nullptr;  // a replay has no device
-  given.device_table = nullptr;
-  const json in = {{"options", json::parse(std::string_view(args->options.data, args->options.size))},
-                   {"model_config", std::string(args->model_config.data, args->model_config.size)}};
-  const auto call = [&] { return recording->real->create(&recording->host, &given, &recording->instance, error); };
-  const mortise_status status = recorded("create", in, error, call, nothing);
-  *instance = recording->instance;
+  if (self->is_recorded) {
+    set_host(*self, *host);
+    given.device = nullptr;  // a replay has no device
+    given.device_table = nullptr;
+    host = &self->host;
+    part.log.write({{"mortise_abi_record", kFormat},
+                    {"abi_minor", MORTISE_ABI_MINOR},
+                    {"kind", kind_name(part.real.kind)},
+                    {"name", part.real.name},
+                    {"version", part.real.version},
+                    {"hash", part.real.hash}});
+  }
+  const auto in = [&] {
+    return json{{"options", json::parse(std::string_view(args->options.data, args->options.size))},
+                {"model_config", std::string(args->model_config.data, args->model_config.size)}};
+  };
+  const auto call = [&] { return part.real.create(host, &given, &self->handle, error); };
+  const mortise_status status = recorded(*self, "create", error, in, call, nothing);
+  *instance = self->handle;
+  if (self->handle != nullptr) instances().add(self->handle, self);
   return status;
 }
 
-void destroy(void*) {
+void destroy(void* handle) {
+  const auto self = instance_of(handle);
+  instances().remove(handle);
   recorded(
-      "destroy", json::object(), nullptr, [] { return recording->real->destroy(recording->instance), MORTISE_OK; },
-      nothing);
+      *self, "destroy", nullptr, nothing, [&] { return self->abi().destroy(handle), MORTISE_OK; }, nothing);
 }
 
-mortise_status activate(void*, const mortise_activate_args* args, mortise_error* error) {
+mortise_status activate(void* handle, const mortise_activate_args* args, mortise_error* error) {
+  const auto self = instance_of(handle);
   return recorded(
-      "activate", to_json(*args), error, [&] { return recording->real->activate(recording->instance, args, error); },
-      nothing);
+      *self, "activate", error, [&] { return to_json(*args); },
+      [&] { return self->abi().activate(handle, args, error); }, nothing);
 }
 
-void deactivate(void*) {
+void deactivate(void* handle) {
+  const auto self = instance_of(handle);
   recorded(
-      "deactivate", json::object(), nullptr,
-      [] { return recording->real->deactivate(recording->instance), MORTISE_OK; }, nothing);
+      *self, "deactivate", nullptr, nothing, [&] { return self->abi().deactivate(handle), MORTISE_OK; }, nothing);
 }
 
 // An instance's handle is the real one, so tables of its extensions can be passed on.
-const void* get_ext(void* instance, const char* id) {
-  return recording->real->get_ext == nullptr ? nullptr : recording->real->get_ext(instance, id);
+const void* get_ext(void* handle, const char* id) {
+  return instance_of(handle)->abi().get_ext(handle, id);
 }
 
-mortise_status events(mortise_scheduler* self, const mortise_schedule_events* args, mortise_error* error) {
-  json in = to_json(*args);
-  json& tokens = in["tokens"] = json::array();
-  for (std::int32_t i = 0; i < args->num_events; ++i) {
-    const std::int32_t* const list = args->tokens == nullptr ? nullptr : args->tokens[i];
-    tokens.push_back(list == nullptr ? json() : json(std::vector<std::int32_t>(list, list + args->num_tokens[i])));
-  }
+mortise_status events(mortise_scheduler* handle, const mortise_schedule_events* args, mortise_error* error) {
+  const auto self = instance_of(handle);
+  const auto in = [&] {
+    json in = to_json(*args);
+    json& tokens = in["tokens"] = json::array();
+    for (std::int32_t i = 0; i < args->num_events; ++i) {
+      const std::int32_t* const list = args->tokens == nullptr ? nullptr : args->tokens[i];
+      tokens.push_back(list == nullptr ? json() : json(std::vector<std::int32_t>(list, list + args->num_tokens[i])));
+    }
+    return in;
+  };
   return recorded(
-      "events", std::move(in), error, [&] { return real_table<mortise_scheduler_table>().events(self, args, error); },
+      *self, "events", error, in, [&] { return self->table<mortise_scheduler_table>().events(handle, args, error); },
       nothing);
 }
 
-std::int32_t blocks_freed(const void*, const std::int32_t* seqs, std::int32_t num_seqs) {
-  const std::int32_t count = recording->view->blocks_freed(recording->view->host_data, seqs, num_seqs);
-  recording->freed.push_back({{"seqs", std::vector<std::int32_t>(seqs, seqs + num_seqs)}, {"blocks", count}});
+std::int32_t blocks_freed(const void* host_data, const std::int32_t* seqs, std::int32_t num_seqs) {
+  auto& self = *static_cast<RecordedInstance*>(const_cast<void*>(host_data));
+  const std::int32_t count = self.view->blocks_freed(self.view->host_data, seqs, num_seqs);
+  self.freed.push_back({{"seqs", std::vector<std::int32_t>(seqs, seqs + num_seqs)}, {"blocks", count}});
   return count;
 }
 
-mortise_status plan(mortise_scheduler* self, const mortise_schedule_view* view, mortise_schedule_plan* plan,
+mortise_status plan(mortise_scheduler* handle, const mortise_schedule_view* view, mortise_schedule_plan* plan,
                     mortise_error* error) {
-  recording->view = view;
-  recording->freed = json::array();
+  const auto self = instance_of(handle);
+  self->view = view;
+  self->freed = json::array();
   mortise_schedule_view shown = *view;
   shown.blocks_freed = blocks_freed;
+  shown.host_data = self.get();
   return recorded(
-      "plan", to_json(*view), error,
-      [&] { return real_table<mortise_scheduler_table>().plan(self, &shown, plan, error); },
+      *self, "plan", error, [&] { return to_json(*view); },
+      [&] { return self->table<mortise_scheduler_table>().plan(handle, &shown, plan, error); },
       [&] {
         json out = plan_output(*plan, view->num_seqs);
-        out["blocks_freed"] = std::move(recording->freed);
+        out["blocks_freed"] = std::move(self->freed);
         return out;
       });
 }
 
-mortise_status bind(mortise_proposer* self, const mortise_proposer_bind_args* args, mortise_error* error) {
+mortise_status bind(mortise_proposer* handle, const mortise_proposer_bind_args* args, mortise_error* error) {
+  const auto self = instance_of(handle);
   return recorded(
-      "bind", {{"target", to_json(*args->target)}, {"vocab_hash", args->vocab_hash}}, error,
-      [&] { return real_table<mortise_proposer_table>().bind(self, args, error); }, nothing);
+      *self, "bind", error,
+      [&] {
+        return json{{"target", to_json(*args->target)}, {"vocab_hash", args->vocab_hash}};
+      },
+      [&] { return self->table<mortise_proposer_table>().bind(handle, args, error); }, nothing);
 }
 
-mortise_status observe(mortise_proposer* self, const mortise_observation* seen, mortise_error* error) {
+mortise_status observe(mortise_proposer* handle, const mortise_observation* seen, mortise_error* error) {
+  const auto self = instance_of(handle);
   return recorded(
-      "observe", to_json(*seen), error, [&] { return real_table<mortise_proposer_table>().observe(self, seen, error); },
-      nothing);
+      *self, "observe", error, [&] { return to_json(*seen); },
+      [&] { return self->table<mortise_proposer_table>().observe(handle, seen, error); }, nothing);
 }
 
-mortise_status propose(mortise_proposer* self, const mortise_step*, const mortise_proposal_args* args,
+mortise_status propose(mortise_proposer* handle, const mortise_step* step, const mortise_proposal_args* args,
                        mortise_error* error) {
+  const auto self = instance_of(handle);
+  const auto& table = self->table<mortise_proposer_table>();
+  if (!self->is_recorded) return table.propose(handle, step, args, error);
   if (args->distributions != nullptr) return refuse_call(error, "--record-abi does not record draft distributions");
   mortise_step none{};  // as in a replay
   none.struct_size = sizeof none;
-  json in = to_json(*args);
-  in["gives_parents"] = args->parents != nullptr;
+  const auto in = [&] {
+    json in = to_json(*args);
+    in["gives_parents"] = args->parents != nullptr;
+    return in;
+  };
   return recorded(
-      "propose", std::move(in), error,
-      [&] { return real_table<mortise_proposer_table>().propose(self, &none, args, error); },
+      *self, "propose", error, in, [&] { return table.propose(handle, &none, args, error); },
       [&] { return proposal_output(*args); });
 }
 
-std::int32_t max_drafts(mortise_proposer* self) {
+std::int32_t max_drafts(mortise_proposer* handle) {
+  const auto self = instance_of(handle);
   std::int32_t most = 0;
   recorded(
-      "max_drafts", json::object(), nullptr,
-      [&] { return most = real_table<mortise_proposer_table>().max_drafts(self), MORTISE_OK; },
+      *self, "max_drafts", nullptr, nothing,
+      [&] { return most = self->table<mortise_proposer_table>().max_drafts(handle), MORTISE_OK; },
       [&] {
         return json{{"max_drafts", most}};
       });
   return most;
 }
 
-// Our functions, in a table of the size that the plugin's has.
-const void* make_table(PartKind kind) {
-  if (kind == PartKind::kScheduler) {
-    recording->scheduler = {sizeof recording->scheduler, 0, events, plan};
-    return &recording->scheduler;
+// Our functions, in a table that has the slots of the plugin's.
+const void* make_table(RecordedComponent& part) {
+  if (part.real.kind == PartKind::kScheduler) {
+    part.scheduler = {sizeof part.scheduler, 0, events, plan};
+    return &part.scheduler;
   }
-  const auto& real = real_table<mortise_proposer_table>();
-  const bool says_most = MORTISE_HAS(&real, max_drafts);
-  recording->proposer = {sizeof recording->proposer, 0, bind, observe, propose, says_most ? max_drafts : nullptr};
-  return &recording->proposer;
+  const bool says_most = MORTISE_HAS(part.real.table<mortise_proposer_table>(), max_drafts);
+  part.proposer = {sizeof part.proposer, 0, bind, observe, propose, says_most ? max_drafts : nullptr};
+  return &part.proposer;
 }
 
-const Component* wrap(const Component& component) {
-  const bool is_wanted =
-      recording->wanted.empty() ? component.kind == PartKind::kScheduler : component.name == recording->wanted;
-  if (!is_wanted || recording->component != nullptr) return &component;
+RecordedComponent::RecordedComponent(const Component& component, CallLog& log)
+    : real(component), log(log), component(component), abi(*component.abi) {
+  abi.struct_size = sizeof abi;
+  abi.table = make_table(*this);
+  abi.destroy = destroy;
+  if (abi.get_ext != nullptr) abi.get_ext = get_ext;
+  if (abi.activate != nullptr) abi.activate = activate;
+  if (abi.deactivate != nullptr) abi.deactivate = deactivate;
+  this->component.abi = &abi;
+  this->component.creator = [this](const mortise_host* host, const mortise_create_args* args, void** instance,
+                                   mortise_error* error) { return create(*this, host, args, instance, error); };
+}
+
+void check_can_be_recorded(const Component& component) {
   if (component.kind != PartKind::kScheduler && component.kind != PartKind::kProposer) {
     fail(
         "--record-abi {}: it is of kind {}, whose calls use device memory; only schedulers and proposers can be "
@@ -292,37 +355,38 @@ const Component* wrap(const Component& component) {
   if ((component.capabilities & MORTISE_CAP_NEEDS_HIDDEN) != 0) {
     fail("--record-abi {}: it reads hidden rows in device memory, which cannot be recorded", component.name);
   }
-  recording->real = component.abi;
-  recording->component = std::make_unique<Component>(component);
-  recording->abi = *component.abi;
-  recording->abi.table = make_table(component.kind);
-  recording->abi.create = create;
-  recording->abi.destroy = destroy;
-  recording->abi.get_ext = get_ext;
-  if (component.abi->activate != nullptr) {
-    recording->abi.activate = activate;
-    recording->abi.deactivate = deactivate;
-  }
-  recording->component->abi = &recording->abi;
-  recording->log.write({{"mortise_abi_record", kFormat},
-                        {"abi_minor", MORTISE_ABI_MINOR},
-                        {"kind", kind_name(component.kind)},
-                        {"name", component.name},
-                        {"version", component.version},
-                        {"hash", component.hash}});
-  return recording->component.get();
+}
+
+std::string path_of(const std::string& target) {
+  const auto equals = target.find('=');
+  return equals == std::string::npos ? target : target.substr(equals + 1);
 }
 
 }  // namespace
 }  // namespace abi_record
 
-void record_abi_calls(const std::string& target) {
-  using abi_record::recording;
-  const auto equals = target.find('=');
-  const std::string path = equals == std::string::npos ? target : target.substr(equals + 1);
-  recording = new abi_record::Recording(path);
-  if (equals != std::string::npos) recording->wanted = target.substr(0, equals);
-  wrap_components(abi_record::wrap);
+struct CallRecorder::Parts {
+  explicit Parts(const std::string& path) : log(path) {}
+
+  abi_record::CallLog log;
+  std::deque<abi_record::RecordedComponent> recorded;
+};
+
+CallRecorder::CallRecorder(const std::string& target)
+    : wanted_(target.substr(0, target.find('=') == std::string::npos ? 0 : target.find('='))),
+      parts_(std::make_unique<Parts>(abi_record::path_of(target))) {}
+
+CallRecorder::~CallRecorder() = default;
+
+const Component& CallRecorder::component(const Component& component) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& recorded : parts_->recorded) {
+    if (&component == &recorded.real || &component == &recorded.component) return recorded.component;
+  }
+  const bool is_wanted = wanted_.empty() ? component.kind == PartKind::kScheduler : component.name == wanted_;
+  if (!is_wanted) return component;
+  abi_record::check_can_be_recorded(component);
+  return parts_->recorded.emplace_back(component, parts_->log).component;
 }
 
 }  // namespace mortise

@@ -12,7 +12,6 @@
 #include <span>
 #include <utility>
 
-#include "abi_record/call_recorder.hpp"
 #include "assembly/default_script.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/pipeline_chat.hpp"
@@ -39,10 +38,10 @@ void add_session_options(CLI::App& command, SessionOptions& options) {
   command.add_option("script", options.script,
                      "pipeline script, or a checkpoint's folder (default: the embedded demo)");
   command.add_option("--trace", options.trace, "write a Chrome trace of the engine's steps to this file");
-  command.add_option_function<std::string>(
-      "--record-abi", [](const std::string& target) { record_abi_calls(target); },
-      "[PART=]FILE: write the calls of this scheduler or proposer (default: of the scheduler) for mortise plugin "
-      "replay");
+  command.add_option(
+      "--record-abi", options.record_abi,
+      "[PART=]FILE: write the calls of this scheduler or proposer (default: of the scheduler) for mortise "
+      "plugin replay");
 }
 
 void add_record_option(CLI::App& command, SessionOptions& options) {
@@ -54,7 +53,8 @@ OpenPipeline::OpenPipeline(const PipelineDescription& description, Session& sess
       assembly(description),
       service(engine, assembly.tokenizer(), session.service_info(description, assembly)),
       engine(assembly.parts(), assembly.limits(), assembly.model_info(), assembly.tokenizer(),
-             session.hooks_for(*this)) {
+             session.hooks_for(*this)),
+      session_(session) {
   if (const auto tell = session.options_.fallback_observer) {
     assembly.on_fallback([this, tell](const FallbackNews& news) { tell(*this, news); });
   }
@@ -64,7 +64,7 @@ PipelineDescription OpenPipeline::try_change(const PartChange& change) {
   const std::lock_guard lock(trying_);
   try_out({assembly.description(), change, std::nullopt});
   const PluginCatalog catalog = PluginCatalog::standard();
-  return with_change(assembly.description(), change, catalog, std::filesystem::current_path());
+  return session_.prepared(with_change(assembly.description(), change, catalog, std::filesystem::current_path()));
 }
 
 void OpenPipeline::try_out(const TrialOrder& order) {
@@ -84,6 +84,7 @@ Session::Session(const SessionOptions& options)
       observer_(options.observer),
       kv_observer_(options.kv_observer),
       script_(load_script(options)) {
+  if (!options.record_abi.empty()) call_recorder_ = std::make_unique<CallRecorder>(options.record_abi);
   if (!options.trace.empty()) start_trace(options.trace);
   if (!options.record.empty()) recorder_ = std::make_unique<Recorder>(options.record);
 }
@@ -193,10 +194,18 @@ OpenPipeline& Session::open(std::size_t index) {
   const std::lock_guard lock(open_mutex_);
   std::unique_ptr<OpenPipeline>& slot = open_[index];
   if (slot) return *slot;
-  PipelineDescription description = script_.pipelines()[index];
-  if (!description.kv_cache.populate) description.kv_cache.populate = populate_kv_;
-  slot = std::make_unique<OpenPipeline>(description, *this);
+  slot = std::make_unique<OpenPipeline>(prepared(script_.pipelines()[index]), *this);
   return *slot;
+}
+
+PipelineDescription Session::prepared(PipelineDescription description) const {
+  if (!description.kv_cache.populate) description.kv_cache.populate = populate_kv_;
+  if (call_recorder_) {
+    replace_components(description, [this](const Component& component) -> const Component& {
+      return call_recorder_->component(component);
+    });
+  }
+  return description;
 }
 
 std::unique_ptr<OpenPipeline> Session::open_beside(const OpenPipeline& running,
@@ -205,7 +214,7 @@ std::unique_ptr<OpenPipeline> Session::open_beside(const OpenPipeline& running,
     fail(ErrorCode::kConflict, "{} records what {} answers, but another model needs another log; start another server",
          options_.record, running.service.info().model);
   }
-  return std::make_unique<OpenPipeline>(description, *this);
+  return std::make_unique<OpenPipeline>(prepared(description), *this);
 }
 
 void Session::replace(OpenPipeline& old, std::unique_ptr<OpenPipeline> next, std::weak_ptr<const void> users) {
@@ -317,8 +326,7 @@ void Session::reload(const std::function<void(OpenPipeline& pipeline, const Make
     script_.replace_callbacks(std::move(next));
   }
   for (const auto& [index, pipeline] : open) {
-    PipelineDescription wanted = pipelines[index];
-    if (!wanted.kv_cache.populate) wanted.kv_cache.populate = populate_kv_;
+    const PipelineDescription wanted = prepared(pipelines[index]);
     if (same_pipeline(wanted, pipeline->assembly.description())) continue;
     each(*pipeline, [&, index = index] {
       if (const auto found = refused.find(index); found != refused.end()) std::rethrow_exception(found->second);

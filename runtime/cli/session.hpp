@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "abi_record/call_recorder.hpp"
 #include "assembly/assembly.hpp"
 #include "engine/engine.hpp"
 #include "openai/service.hpp"
@@ -33,6 +34,7 @@ struct SessionOptions {
   std::string script;                     // a script or a checkpoint's folder; empty: the embedded demo
   std::string trace;                      // file for a trace of the engines' steps; empty: none
   std::string record;                     // file for a log of the requests; empty: none
+  std::string record_abi;                 // target of a CallRecorder; empty: none
   std::vector<std::string> folders = {};  // folders of further checkpoints, one pipeline each
   // Unbounded, because commands limit their requests themselves (OrderedLinesLimits, kMaxOpenTokens), and a refused
   // line would be lost.
@@ -79,6 +81,7 @@ struct OpenPipeline {
   friend class Session;
   void try_out(const TrialOrder& order);
 
+  const Session& session_;
   std::mutex trying_;  // one trial at a time
 };
 
@@ -140,6 +143,8 @@ class Session {
   OpenPipeline& open(std::size_t index);
   std::vector<std::pair<std::size_t, OpenPipeline*>> all_open();
   void wait_for_end(Leaving& leaving, const std::weak_ptr<const void>& users);
+  // The description as it is opened here: with recorded components, and with the command's choice of populate.
+  PipelineDescription prepared(PipelineDescription description) const;
   std::size_t index_for(const nlohmann::json& body) const;
   std::string model_name(const std::string& pipeline, const Assembly& assembly) const;
   ServiceInfo service_info(const PipelineDescription& description, const Assembly& assembly);
@@ -156,7 +161,8 @@ class Session {
   std::string trace_path_;
   std::unique_ptr<TraceFile> trace_;
   std::unique_ptr<Recorder> recorder_;
-  mutable std::mutex open_mutex_;  // guards the members below
+  std::unique_ptr<CallRecorder> call_recorder_;  // outlives the pipelines
+  mutable std::mutex open_mutex_;                // guards the members below
   std::condition_variable closing_;
   std::map<std::size_t, std::unique_ptr<OpenPipeline>> open_;
   std::list<Leaving> leaving_;

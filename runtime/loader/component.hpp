@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -39,11 +40,23 @@ struct Component {
   std::uint64_t capabilities = 0;
   std::string numerics_id;  // "" if it states none
   OptionsSchema schema;
-  const mortise_component* abi = nullptr;  // static: images are never unloaded
-  std::filesystem::path file;              // its file, for messages
-  std::string version = {};                // of the plugin
-  std::string hash = {};                   // PluginFile::hash of the file's bytes
-  int image = -1;                          // descriptor of a file with these bytes, never closed
+  const mortise_component* abi =
+      nullptr;                 // lives as long as the component; static in a plugin, as images are never unloaded
+  std::filesystem::path file;  // its file, for messages
+  std::string version = {};    // of the plugin
+  std::string hash = {};       // PluginFile::hash of the file's bytes
+  int image = -1;              // descriptor of a file with these bytes, never closed
+  // For a component that stands between the host and another one (a recorder, a checker): makes an instance. C
+  // functions get no context, so the component's own abi->create could not know which component it is of. Empty:
+  // abi->create.
+  std::function<mortise_status(const mortise_host* host, const mortise_create_args* args, void** instance,
+                               mortise_error* error)>
+      creator = {};
+
+  mortise_status create(const mortise_host* host, const mortise_create_args* args, void** instance,
+                        mortise_error* error) const {
+    return creator ? creator(host, args, instance, error) : abi->create(host, args, instance, error);
+  }
 
   // Returns kind and name for messages: "attention 'paged'".
   std::string label() const;

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "error.hpp"
-#include "loader/component_wrapper.hpp"
 #include "loader/option_reader.hpp"
 
 namespace mortise {
@@ -24,7 +23,7 @@ void keep_for_ever(void* instance, std::unique_ptr<HostServices> services) {
 }  // namespace
 
 PartInstance::PartInstance(const Component& component, nlohmann::json options, const CreateContext& context)
-    : component_(wrapped_component(component)),
+    : component_(&component),
       options_(std::move(options)),
       services_(std::make_unique<HostServices>(component.label(), context.extensions)),
       health_(std::make_shared<PartHealth>(full_name())),
@@ -40,7 +39,7 @@ PartInstance::PartInstance(const Component& component, nlohmann::json options, c
   args.world = context.world;
   void* instance = nullptr;
   perform("create",
-          [&](mortise_error* error) { return component_->abi->create(services_->host(), &args, &instance, error); });
+          [&](mortise_error* error) { return component_->create(services_->host(), &args, &instance, error); });
   if (instance == nullptr) fail("{}: create: returned OK without an instance", full_name());
   instance_ = instance;
 }

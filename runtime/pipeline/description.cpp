@@ -85,6 +85,14 @@ void read_shared_options(PipelineDescription& pipeline) {
   pipeline.max_batched_tokens = shared_option(pipeline.scheduler, "max_batched_tokens", 2048);
 }
 
+void replace_components(PipelineDescription& pipeline, const std::function<const Component&(const Component&)>& by) {
+  const auto replace = [&](PartDescription& part) {
+    for (PartChoice& choice : part.choices) choice.component = &by(*choice.component);
+  };
+  for (auto* part : {&pipeline.device, &pipeline.model, &pipeline.attention, &pipeline.scheduler}) replace(*part);
+  for (PartDescription& proposer : pipeline.proposers) replace(proposer);
+}
+
 bool same_pipeline(const PipelineDescription& a, const PipelineDescription& b) {
   return same_part(a.device, b.device) && same_part(a.model, b.model) && same_part(a.attention, b.attention) &&
          same_part(a.scheduler, b.scheduler) &&

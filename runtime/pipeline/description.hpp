@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
@@ -97,6 +98,8 @@ struct PipelineDescription {
 };
 // Reads block_size, max_num_seqs and max_batched_tokens from the parts. Throws an Error that names an invalid one.
 void read_shared_options(PipelineDescription& pipeline);
+// Replaces the component of each choice of each part, by one that stands between the host and it.
+void replace_components(PipelineDescription& pipeline, const std::function<const Component&(const Component&)>& by);
 // Whether both describe the same parts and sizes, whatever their names and locations.
 bool same_pipeline(const PipelineDescription& a, const PipelineDescription& b);
 

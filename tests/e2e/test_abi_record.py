@@ -1,5 +1,5 @@
 # Covers: runtime/abi_record/call_recorder runtime/abi_record/call_replay runtime/abi_record/fields
-# Covers: runtime/cli/plugin/replay runtime/loader/component_wrapper
+# Covers: runtime/cli/plugin/replay runtime/loader/instance_states
 """--record-abi and mortise plugin replay: the calls of one part, made again without the engine."""
 import json
 import random
