@@ -15,6 +15,7 @@ inline constexpr const char* kPluginIndex = "MORTISE_PLUGIN_INDEX";    // where 
 inline constexpr const char* kPluginCopies = "MORTISE_PLUGIN_COPIES";  // folder for private copies of plugins
 inline constexpr const char* kLog = "MORTISE_LOG";                     // the log level
 inline constexpr const char* kCallLimit = "MORTISE_CALL_LIMIT";  // seconds until a slow call of a plugin is reported
+inline constexpr const char* kAbiCheck = "MORTISE_ABI_CHECK";    // 1: the calls of all parts are checked
 inline constexpr const char* kIsa = "MORTISE_ISA";               // read by the device cpu; benchmarks report it
 inline constexpr const char* kApiKey = "MORTISE_API_KEY";        // of the server
 inline constexpr const char* kAdminKey = "MORTISE_ADMIN_KEY";    // of the server's admin endpoints; also used by `ctl`

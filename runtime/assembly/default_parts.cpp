@@ -103,7 +103,7 @@ class Candidate {
       : device_(device, device.schema.complete(Json::object(), device.label()), CreateContext{}),
         checkpoint_(checkpoint),
         catalog_(catalog) {
-    device_.activate({});
+    device_.activate();
     part_ = device_.active_part<mortise_device, mortise_device_table>();
   }
 

@@ -144,7 +144,7 @@ void PartSet::open_device() {
   const PartChoice& choice = description_.device.select(description_.query());
   device_ = std::make_shared<PartInstance>(*choice.component, choice.options, CreateContext{});
   // Models and attention allocate from the device, so the device is active before they are created.
-  device_->activate({});
+  device_->activate();
 }
 
 void PartSet::set_limits(const PartSet* running) {

@@ -37,7 +37,7 @@ std::unique_ptr<ProbedDevice> ProbedDevice::open(const PipelineDescription& desc
   info.struct_size = sizeof info;
   table.describe(self, &info);
   if (info.host_memory != 0 || table.numerics_id(self, MORTISE_BF16) == nullptr) return nullptr;
-  instance.activate({});
+  instance.activate();
   return std::make_unique<ProbedDevice>(std::move(instance));
 }
 

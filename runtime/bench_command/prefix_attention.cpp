@@ -25,7 +25,7 @@ std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
 PartInstance open_device(const PipelineDescription& description) {
   const PartChoice& choice = description.device.select(description.query());
   PartInstance instance(*choice.component, choice.options, CreateContext{});
-  instance.activate({});
+  instance.activate();
   return instance;
 }
 

@@ -71,6 +71,12 @@ void PartInstance::activate(const mortise_activate_args& args) {
   health_->set_active(true);
 }
 
+void PartInstance::activate() {
+  mortise_activate_args none{};
+  none.struct_size = sizeof none;
+  activate(none);
+}
+
 void PartInstance::deactivate() {
   assert(active_);
   active_ = false;

@@ -43,6 +43,7 @@ class PartInstance {
   // Activates the instance. Throws an Error if the plugin refuses; the instance then stays created.
   // REQUIRES: it is created, and the binding calls of its kind have been made.
   void activate(const mortise_activate_args& args);
+  void activate();    // the same for a device, which has no sizes
   void deactivate();  // Back to created. REQUIRES: active.
   // Replaces the sizes `before` of an active instance. Throws an Error if the plugin refuses; the instance is then
   // active for `before` again, or has failed if it refuses these as well.

@@ -258,7 +258,7 @@ constexpr PartKey kPartKeys[] = {{"device", PartKind::kDevice},
 void check_keys(lua_State* L) {
   std::vector<std::string> known;
   for (const auto& [key, kind] : kPartKeys) known.emplace_back(key);
-  known.insert(known.end(), {"kv_cache", "speculation", "chat"});
+  known.insert(known.end(), {"kv_cache", "speculation", "chat", "checked"});
   for (lua_pushnil(L); lua_next(L, 1) != 0; lua_pop(L, 1)) {
     if (lua_type(L, -2) != LUA_TSTRING) fail("pipeline needs parts by name, device = cpu {{ }}, not a list");
     const std::string key = lua_tostring(L, -2);
@@ -304,6 +304,16 @@ nlohmann::json read_table(lua_State* L, const char* key) {
   return table;
 }
 
+bool read_checked(lua_State* L) {
+  const int type = lua_getfield(L, 1, "checked");
+  const bool is_checked = lua_toboolean(L, -1) != 0;
+  lua_pop(L, 1);
+  if (type != LUA_TNIL && type != LUA_TBOOLEAN) {
+    fail("checked of pipeline is a {}; expected true or false", lua_typename(L, type));
+  }
+  return is_checked;
+}
+
 PipelineDescription read_pipeline(lua_State* L, const ScriptParts& parts) {
   if (lua_type(L, 1) != LUA_TTABLE) fail("pipeline needs a table, pipeline {{ device = ..., model = ... }}");
   check_keys(L);
@@ -315,7 +325,9 @@ PipelineDescription read_pipeline(lua_State* L, const ScriptParts& parts) {
   pipeline.kv_cache = parse_kv_cache(read_table(L, "kv_cache"));
   pipeline.speculation = parse_speculation(read_table(L, "speculation"));
   pipeline.chat = parse_chat(read_table(L, "chat"));
+  pipeline.checked = read_checked(L);
   read_shared_options(pipeline);
+  check_calls(pipeline);
   return pipeline;
 }
 

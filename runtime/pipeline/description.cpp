@@ -4,6 +4,8 @@
 #include <charconv>
 #include <cmath>
 
+#include "abi_check/checked_component.hpp"
+#include "environment.hpp"
 #include "error.hpp"
 #include "pipeline/table_schemas.hpp"
 
@@ -91,6 +93,11 @@ void replace_components(PipelineDescription& pipeline, const std::function<const
   };
   for (auto* part : {&pipeline.device, &pipeline.model, &pipeline.attention, &pipeline.scheduler}) replace(*part);
   for (PartDescription& proposer : pipeline.proposers) replace(proposer);
+}
+
+void check_calls(PipelineDescription& pipeline) {
+  pipeline.checked = pipeline.checked || environment::read(environment::kAbiCheck) == "1";
+  if (pipeline.checked) replace_components(pipeline, checked_component);
 }
 
 bool same_pipeline(const PipelineDescription& a, const PipelineDescription& b) {

@@ -87,6 +87,8 @@ struct PipelineDescription {
   KvCacheOptions kv_cache;
   SpeculationOptions speculation;
   ChatOptions chat;
+  // Whether the calls of all parts are checked (runtime/abi_check); their choices then name checked components.
+  bool checked = false;
   // Copied from the options of parts, so that host and parts agree. If the part does not have the option, this default
   // applies.
   std::int32_t block_size = 16;            // attention
@@ -100,6 +102,8 @@ struct PipelineDescription {
 void read_shared_options(PipelineDescription& pipeline);
 // Replaces the component of each choice of each part, by one that stands between the host and it.
 void replace_components(PipelineDescription& pipeline, const std::function<const Component&(const Component&)>& by);
+// If the pipeline or MORTISE_ABI_CHECK=1 asks for it, sets `checked` and puts checked components in all places.
+void check_calls(PipelineDescription& pipeline);
 // Whether both describe the same parts and sizes, whatever their names and locations.
 bool same_pipeline(const PipelineDescription& a, const PipelineDescription& b);
 

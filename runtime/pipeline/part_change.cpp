@@ -145,6 +145,7 @@ PipelineDescription with_change(PipelineDescription pipeline, const PartChange& 
     fail_unknown_key(change.key);
   }
   read_shared_options(pipeline);
+  check_calls(pipeline);
   return pipeline;
 }
 

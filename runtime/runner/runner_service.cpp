@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "abi_check/checked_component.hpp"
 #include "error.hpp"
 #include "loader/catalog.hpp"
 
@@ -171,7 +172,8 @@ PartDescription RunnerService::model_for(const std::string& path, const std::str
   if (std::ranges::none_of(components, takes)) {
     for (const PluginFile* file : PluginCatalog(description_.plugin_folders).list().files) {
       for (const Component& component : file->components) {
-        if (component.kind == PartKind::kModel) components.push_back(&component);
+        if (component.kind != PartKind::kModel) continue;
+        components.push_back(description_.checked ? &checked_component(component) : &component);
       }
     }
   }

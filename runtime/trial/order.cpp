@@ -64,7 +64,8 @@ Json json_of(const PipelineDescription& pipeline) {
            {{"verify", static_cast<int>(pipeline.speculation.verify)},
             {"lengths", static_cast<int>(pipeline.speculation.lengths)},
             {"batch_expansion", pipeline.speculation.batch_expansion}}},
-          {"special_tokens_in_content", pipeline.chat.special_tokens_in_content}};
+          {"special_tokens_in_content", pipeline.chat.special_tokens_in_content},
+          {"checked", pipeline.checked}};
 }
 
 PipelineDescription pipeline_of(const Json& json) {
@@ -88,7 +89,9 @@ PipelineDescription pipeline_of(const Json& json) {
   pipeline.speculation.lengths = static_cast<DraftLengths>(speculation.at("lengths").get<int>());
   pipeline.speculation.batch_expansion = speculation.at("batch_expansion");
   pipeline.chat.special_tokens_in_content = json.at("special_tokens_in_content");
+  pipeline.checked = json.at("checked");
   read_shared_options(pipeline);
+  check_calls(pipeline);
   return pipeline;
 }
 

@@ -120,6 +120,15 @@ def test_the_proposer_changes_no_token(answered, plugin):
         assert "suffix" not in log  # no draft broke a bound
 
 
+def test_both_keep_the_rules_of_every_call(answered, plugin, monkeypatch):
+    lines = list(mixed_lines())
+    expected, _ = answered(lines)
+    monkeypatch.setenv("MORTISE_ABI_CHECK", "1")
+    found, log = answered(lines, scheduler=f"{plugin('shortest_job')} {{ {LIMITS} }}", proposer=f"{plugin('suffix')} {{}}", memory="3MiB")
+    assert found == expected
+    assert "breaks" not in log
+
+
 def test_the_proposer_drafts_what_another_request_was_answered(mortise, script, plugin, jsonl, monkeypatch):
     monkeypatch.setenv("MORTISE_LOG", "info")
     lines = [line(i, "Once upon a time", max_tokens=100, temperature=0, ignore_eos=True) for i in range(3)]

@@ -90,5 +90,32 @@ TEST(Description, OptionsOfOneOfSeveralComponentsAreEnough) {
   EXPECT_EQ(part.choices[0].component->file.filename(), "twin-right.so");
 }
 
+TEST(Description, ACheckedPipelineHasCheckedComponentsInAllPlaces) {
+  const auto toy = [](PartKind kind, const char* name, const json& options) {
+    return make_part(plugins(), kind, name, options, "/base");
+  };
+  PipelineDescription pipeline{};
+  pipeline.device = toy(PartKind::kDevice, "toy_device", json::object());
+  pipeline.model = toy(PartKind::kModel, "toy_model", {{"path", "x"}});
+  pipeline.attention = toy(PartKind::kAttention, "toy_attention", json::object());
+  pipeline.scheduler = toy(PartKind::kScheduler, "toy_scheduler", json::object());
+  pipeline.proposers = {toy(PartKind::kProposer, "toy_proposer", json::object())};
+  const PipelineDescription plain = pipeline;
+  check_calls(pipeline);
+  EXPECT_TRUE(same_pipeline(pipeline, plain));  // nobody asked for it
+  pipeline.checked = true;
+  check_calls(pipeline);
+  const PipelineDescription checked = pipeline;
+  for (const auto part : {&PipelineDescription::device, &PipelineDescription::model, &PipelineDescription::attention,
+                          &PipelineDescription::scheduler}) {
+    const Component& component = *(pipeline.*part).choices.at(0).component;
+    EXPECT_NE(&component, (plain.*part).choices.at(0).component);
+    EXPECT_EQ(component.label(), (plain.*part).choices.at(0).component->label());
+  }
+  EXPECT_NE(pipeline.proposers.at(0).choices.at(0).component, plain.proposers.at(0).choices.at(0).component);
+  check_calls(pipeline);
+  EXPECT_TRUE(same_pipeline(pipeline, checked));  // a swap keeps the parts that serve
+}
+
 }  // namespace
 }  // namespace mortise

@@ -124,7 +124,7 @@ class Rig {
     return PipelineScript::from_text(script, "runner", "/", catalog).pipelines().front();
   }
   std::unique_ptr<ModelStack> open_target(const std::filesystem::path& model) {
-    device_->activate({});
+    device_->activate();
     return std::make_unique<ModelStack>(
         device_, std::make_shared<const ModelFiles>(ModelFiles::open(model)),
         StackParts{description_.model, description_.attention, KvDtype::kAuto, description_.block_size},

@@ -1,0 +1,37 @@
+// runtime/abi_check/kinds.hpp: the checked functions of each kind of part, as the table of a checked component.
+#pragma once
+
+#include <memory>
+
+#include "abi_check/call.hpp"
+#include "mortise/attention.h"
+#include "mortise/proposer.h"
+#include "mortise/scheduler.h"
+
+namespace mortise::abi_check {
+
+// What the checks remember of an instance of the component.
+std::shared_ptr<Instance> make_scheduler(const Component& real);
+std::shared_ptr<Instance> make_proposer(const Component& real);
+std::shared_ptr<Instance> make_attention(const Component& real);
+std::shared_ptr<Instance> make_model(const Component& real);
+std::shared_ptr<Instance> make_device(const Component& real);
+
+// Replaces every function in a copy of the component's table. A slot that is NULL stays so.
+void check_table(mortise_scheduler_table& table);
+void check_table(mortise_proposer_table& table);
+void check_table(mortise_attention_table& table);
+void check_table(mortise_model_table& table);
+void check_table(mortise_device_table& table);
+void check_operations(mortise_device_table& table);  // a part of it
+
+// Replaces a slot that is not NULL.
+template <typename Slot>
+void replace(Slot& slot, Slot by) {
+  if (slot != nullptr) slot = by;
+}
+
+// What get_ext(id) of a checked device returns for the device's own `table`: a checked one for ext/graph.h.
+const void* checked_device_extension(Instance& device, const char* id, const void* table);
+
+}  // namespace mortise::abi_check

@@ -1,0 +1,38 @@
+// runtime/abi_check/step_rules.hpp: the rules of what several kinds of parts get in a step: dimensions, tensors,
+// batches.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "abi_check/call.hpp"
+#include "abi_check/device_state.hpp"
+#include "mortise/model.h"
+
+namespace mortise::abi_check {
+
+// What is wrong with the dimensions of a model; "": nothing.
+std::string dims_problem(const mortise_model_dims& dims);
+// Throws a Breach of the caller unless `dims` is a model's.
+void check_dims(const Call& call, const mortise_model_dims* dims);
+
+// What is wrong with a tensor; "": nothing. `device`: whose memory it is in; null: that is not known. `shape`: what it
+// must have; -1: anything. `dtype`: 0: anything.
+std::string tensor_problem(const Device* device, const mortise_tensor* tensor, std::span<const std::int64_t> shape = {},
+                           std::int32_t dtype = 0);
+// Throws a Breach of the caller if something is wrong with it.
+void check_tensor(const Call& call, const Device* device, const char* name, const mortise_tensor* tensor,
+                  std::span<const std::int64_t> shape = {}, std::int32_t dtype = 0);
+
+// Throws a Breach of the caller unless step and batch are there, with their parts.
+void check_step(const Call& call, const mortise_step* step);
+
+// The sizes that a batch must keep.
+struct BatchSizes {
+  std::int32_t max_num_seqs, max_batched_tokens, max_model_len, block_size, num_blocks;
+};
+// Throws a Breach of the caller unless the arrays of the batch keep the rules of mortise/batch.h.
+void check_batch(const Call& call, const mortise_batch& batch, const BatchSizes& sizes);
+
+}  // namespace mortise::abi_check
