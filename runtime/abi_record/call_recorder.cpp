@@ -1,16 +1,13 @@
 #include "abi_record/call_recorder.hpp"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <deque>
-#include <fstream>
 #include <memory>
 #include <utility>
 
 #include "abi_record/fields.hpp"
+#include "abi_record/recorded_instance.hpp"
 #include "loader/active_part.hpp"
-#include "loader/instance_states.hpp"
 
 namespace mortise {
 namespace abi_record {
@@ -50,82 +47,9 @@ nlohmann::json proposal_output(const mortise_proposal_args& args) {
   return out;
 }
 
-namespace {
-
-using nlohmann::json;
-
-// The file. A line is complete in it before the next call. Used by one thread at a time: the thread that runs steps,
-// or the one that opens and closes parts.
-class CallLog {
- public:
-  explicit CallLog(std::string path) : path_(std::move(path)), file_(path_, std::ios::trunc) {
-    if (!file_) fail("--record-abi {}: cannot be written; check the path and its permissions", path_);
-  }
-  void write(const json& line) {
-    if (has_failed_) return;
-    file_ << line.dump(-1, ' ', true, json::error_handler_t::replace) << '\n' << std::flush;
-    if (file_) return;
-    has_failed_ = true;
-    spdlog::error("--record-abi {}: can no longer be written; the record ends here", path_);
-  }
-  // True for the first instance that asks, which is the recorded one.
-  bool take_first() { return !std::exchange(is_taken_, true); }
-  void begin(const char* function, json in) {
-    write({{"call", ++number_}, {"function", function}, {"in", std::move(in)}});
-  }
-  void end(mortise_status status, json out) {
-    write({{"result", number_}, {"status", status}, {"out", std::move(out)}});
-  }
-
- private:
-  const std::string path_;
-  std::ofstream file_;
-  std::int64_t number_ = 0;
-  bool has_failed_ = false;
-  bool is_taken_ = false;
-};
-
-// A component that records the calls of its first instance, and forwards those of later ones.
-struct RecordedComponent {
-  RecordedComponent(const Component& component, CallLog& log);
-
-  const Component& real;
-  CallLog& log;
-  Component component;
-  mortise_component abi;
-  mortise_scheduler_table scheduler{};
-  mortise_proposer_table proposer{};
-};
-
-// An instance of such a component. Used by one thread at a time, as the instance is.
-struct RecordedInstance {
-  struct Host : mortise_host {
-    RecordedInstance* self;
-  };
-
-  RecordedComponent& part;
-  const bool is_recorded;  // false: there was one before
-  void* handle = nullptr;
-  const mortise_host* real_host = nullptr;
-  Host host{};
-  std::string unrecorded;      // an extension of the host that the part asked for
-  json freed = json::array();  // the questions of blocks_freed in this plan, with their answers
-  const mortise_schedule_view* view = nullptr;
-
-  template <typename Table>
-  const Table& table() const {
-    return *part.real.table<Table>();
-  }
-  const mortise_component& abi() const { return *part.real.abi; }
-};
-
 InstanceStates<RecordedInstance>& instances() {
   static auto* const states = new InstanceStates<RecordedInstance>;
   return *states;
-}
-
-std::shared_ptr<RecordedInstance> instance_of(const void* handle) {
-  return instances().find(handle);
 }
 
 mortise_status refuse_call(mortise_error* error, const std::string& text) {
@@ -133,25 +57,7 @@ mortise_status refuse_call(mortise_error* error, const std::string& text) {
   return MORTISE_UNIMPLEMENTED;
 }
 
-// Makes one call. `in` and `out` give what is written. A part that needs an extension of the host cannot run from a
-// record, so its call fails.
-template <typename In, typename Body, typename Out>
-mortise_status recorded(RecordedInstance& self, const char* function, mortise_error* error, In&& in, Body&& body,
-                        Out&& out) {
-  if (!self.is_recorded) return body();
-  self.part.log.begin(function, in());
-  const mortise_status status = body();
-  if (!self.unrecorded.empty()) {
-    return refuse_call(error, fmt::format("it uses {}, whose results --record-abi cannot record; record another part",
-                                          self.unrecorded));
-  }
-  self.part.log.end(status, status == MORTISE_OK ? out() : json::object());
-  return status;
-}
-
-json nothing() {
-  return json::object();
-}
+namespace {
 
 const RecordedInstance& self_of(const mortise_host* host) {
   return *static_cast<const RecordedInstance::Host*>(host)->self;
@@ -181,14 +87,25 @@ void set_host(RecordedInstance& self, const mortise_host& real) {
   self.host.get_ext = host_extension;
 }
 
+bool has_host_memory(const mortise_create_args& args) {
+  mortise_device_info info{};
+  info.struct_size = sizeof info;
+  return args.device != nullptr && args.device_table->describe(args.device, &info) == MORTISE_OK &&
+         info.host_memory == 1;
+}
+
 mortise_status create(RecordedComponent& part, const mortise_host* host, const mortise_create_args* args,
                       void** instance, mortise_error* error) {
-  const auto self = std::make_shared<RecordedInstance>(RecordedInstance{part, part.log.take_first()});
+  const auto self = std::make_shared<RecordedInstance>(part);
   mortise_create_args given = *args;
   if (self->is_recorded) {
     set_host(*self, *host);
-    given.device = nullptr;  // a replay has no device
-    given.device_table = nullptr;
+    if (part.real.kind != PartKind::kAttention) {
+      given.device = nullptr;  // a replay has no device
+      given.device_table = nullptr;
+    } else if (!has_host_memory(*args)) {
+      return refuse_call(error, "--record-abi cannot record it: its device does not compute in host memory");
+    }
     host = &self->host;
     part.log.write({{"mortise_abi_record", kFormat},
                     {"abi_minor", MORTISE_ABI_MINOR},
@@ -327,10 +244,16 @@ const void* make_table(RecordedComponent& part) {
     part.scheduler = {sizeof part.scheduler, 0, events, plan};
     return &part.scheduler;
   }
+  if (part.real.kind == PartKind::kAttention) {
+    part.attention = recorded_attention();
+    return &part.attention;
+  }
   const bool says_most = MORTISE_HAS(part.real.table<mortise_proposer_table>(), max_drafts);
   part.proposer = {sizeof part.proposer, 0, bind, observe, propose, says_most ? max_drafts : nullptr};
   return &part.proposer;
 }
+
+}  // namespace
 
 RecordedComponent::RecordedComponent(const Component& component, CallLog& log)
     : real(component), log(log), component(component), abi(*component.abi) {
@@ -345,10 +268,12 @@ RecordedComponent::RecordedComponent(const Component& component, CallLog& log)
                                    mortise_error* error) { return create(*this, host, args, instance, error); };
 }
 
+namespace {
+
 void check_can_be_recorded(const Component& component) {
-  if (component.kind != PartKind::kScheduler && component.kind != PartKind::kProposer) {
+  if (component.kind == PartKind::kDevice || component.kind == PartKind::kModel) {
     fail(
-        "--record-abi {}: it is of kind {}, whose calls use device memory; only schedulers and proposers can be "
+        "--record-abi {}: it is of kind {}, whose calls use weights; only schedulers, proposers and attentions can be "
         "recorded",
         component.name, kind_name(component.kind));
   }

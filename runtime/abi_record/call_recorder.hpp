@@ -1,5 +1,5 @@
-// runtime/abi_record/call_recorder.hpp: writes the calls of one scheduler or proposer to a file. The recorder is a
-// component that forwards every call to the real one, so the engine does not know that it is there.
+// runtime/abi_record/call_recorder.hpp: writes the calls of one scheduler, proposer or attention to a file. The
+// recorder is a component that forwards every call to the real one, so the engine does not know that it is there.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@ namespace mortise {
 // is recorded, too. Outlives the instances of its components. Thread-safe. Invariant: one instance at most is recorded.
 class CallRecorder {
  public:
-  // `target` is "FILE" for the scheduler, or "PART=FILE" for the scheduler or proposer of that name. Throws an Error if
+  // `target` is "FILE" for the scheduler, or "PART=FILE" for the part of that name. Throws an Error if
   // the file cannot be written.
   explicit CallRecorder(const std::string& target);
   ~CallRecorder();

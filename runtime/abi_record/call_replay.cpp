@@ -7,11 +7,12 @@
 #include <utility>
 #include <vector>
 
+#include "abi_record/attention_replay.hpp"
 #include "abi_record/fields.hpp"
 #include "conformance/case.hpp"
 #include "conformance/part.hpp"
 #include "json/bounded_json.hpp"
-#include "loader/plugin_file.hpp"
+#include "loader/catalog.hpp"
 
 namespace mortise {
 namespace abi_record {
@@ -29,9 +30,7 @@ constexpr std::int32_t kUnwritten = -1;  // the outputs before a call
 // The lines of a record. Throws an Error for a line that is cut, too long or no JSON object. Used by one thread.
 class RecordLines {
  public:
-  explicit RecordLines(const std::filesystem::path& path) : path_(path.string()), file_(path) {
-    if (!file_) fail("{}: is not a record that can be read; check the path", path_);
-  }
+  RecordLines(std::istream& file, std::string name) : name_(std::move(name)), file_(file) {}
   // nullopt at the end.
   std::optional<json> next() {
     std::string line;
@@ -44,7 +43,7 @@ class RecordLines {
     if (!line.empty()) fail("the last line is incomplete; copy the whole record");
     return std::nullopt;
   }
-  std::string where() const { return fmt::format("{}:{}", path_, number_); }
+  std::string where() const { return fmt::format("{}:{}", name_, number_); }
 
  private:
   static json parsed(const std::string& line) {
@@ -53,8 +52,8 @@ class RecordLines {
     return value;
   }
 
-  const std::string path_;
-  std::ifstream file_;
+  const std::string name_;
+  std::istream& file_;
   std::int64_t number_ = 0;
 };
 
@@ -88,10 +87,39 @@ struct FreedBlocks {
   }
 };
 
+// The first of `candidates` that computes in host memory and that the attention serves, active; null: there is none.
+std::shared_ptr<const PartInstance> open_device(const Component& attention,
+                                                const std::vector<const Component*>& candidates) {
+  for (const Component* candidate : candidates) {
+    mortise_query query{};
+    query.struct_size = sizeof query;
+    query.device = candidate->name.c_str();
+    if (candidate->kind != PartKind::kDevice || attention.refusal(query)) continue;
+    auto device = std::make_shared<PartInstance>(
+        *candidate, candidate->schema.complete(json::object(), candidate->label()), CreateContext{});
+    device->activate();
+    if (conformance::has_host_memory(*device)) return device;
+  }
+  return nullptr;
+}
+
+// The device for the replay of an attention: one of the plugin file, or `cpu`. Throws an Error if there is none.
+std::shared_ptr<const PartInstance> device_for(const Component& attention, const PluginFile& file) {
+  std::vector<const Component*> own;
+  for (const Component& component : file.components) own.push_back(&component);
+  if (auto device = open_device(attention, own)) return device;
+  if (auto device = open_device(attention, PluginCatalog::standard().find("cpu").components)) return device;
+  fail("no device that computes in host memory serves the {}; put cpu.so on MORTISE_PLUGIN_PATH", attention.label());
+}
+
 // An instance under replay. Used by one thread.
 class Replayed {
  public:
-  explicit Replayed(const Component& component) : component_(component) {}
+  Replayed(const Component& component, const PluginFile& file) : component_(component) {
+    if (component.kind != PartKind::kAttention) return;
+    device_ = device_for(component, file);
+    attention_ = std::make_unique<AttentionReplay>(*device_);
+  }
 
   // Makes the call of the line; `was` is the recorded output, for callbacks. Returns the status and the outputs as a
   // record has them.
@@ -101,6 +129,10 @@ class Replayed {
     if (function == "activate") return activate(in);
     if (function == "deactivate") return part_->deactivate(), nothing();
     if (function == "destroy") return part_.reset(), nothing();
+    if (attention_ != nullptr) {
+      if (AttentionReplay::is_step(function)) expect_active();
+      return attention_->make(*part_, function, in);
+    }
     if (component_.kind == PartKind::kScheduler) {
       if (function == "events") return events(in);
       if (function == "plan") return plan(in, was);
@@ -114,7 +146,7 @@ class Replayed {
   }
 
  private:
-  using Output = std::pair<mortise_status, json>;
+  using Output = CallOutput;
   static Output nothing(mortise_status status = MORTISE_OK) { return {status, json::object()}; }
 
   Output create(const json& in) {
@@ -122,6 +154,10 @@ class Replayed {
     conformance::PartSetup setup;
     setup.options = component_.schema.complete(member(in, "options"), component_.label());
     setup.model_config = text_of(in, "model_config");
+    if (device_ != nullptr) {
+      setup.device = device_->handle<mortise_device>();
+      setup.device_table = device_->table<mortise_device_table>();
+    }
     auto part = std::make_unique<Part>(component_, std::move(setup));
     const mortise_status status = part->created().status;
     if (status == MORTISE_OK) part_ = std::move(part);
@@ -239,9 +275,12 @@ class Replayed {
     return {answer.status, answer.ok() ? proposal_output(*shown) : json::object()};
   }
 
+  void expect_active() const {
+    if (component_.abi->activate != nullptr && !part_->is_active()) fail("a step comes before 'activate'");
+  }
   template <typename Table>
   const Table& active_table() const {
-    if (component_.abi->activate != nullptr && !part_->is_active()) fail("a step comes before 'activate'");
+    expect_active();
     return part_->table<Table>();
   }
   template <typename Table, typename Handle, typename Args, typename Slot>
@@ -255,6 +294,8 @@ class Replayed {
   const Component& component_;
   ReadOnlyCopies bound_;  // lives until destroy
   mortise_model_dims target_{};
+  std::shared_ptr<const PartInstance> device_;  // of an attention, with the next one
+  std::unique_ptr<AttentionReplay> attention_;
   std::unique_ptr<Part> part_;
 };
 
@@ -273,7 +314,7 @@ const Component& component_for(const json& head, const PluginFile& file) {
   }
   const std::string kind = text_of(head, "kind"), name = text_of(head, "name");
   for (const Component& component : file.components) {
-    const bool can_be_recorded = component.kind == PartKind::kScheduler || component.kind == PartKind::kProposer;
+    const bool can_be_recorded = component.kind != PartKind::kDevice && component.kind != PartKind::kModel;
     if (can_be_recorded && kind_name(component.kind) == kind && component.name == name) return component;
   }
   fail("these are calls of the {} {}, but {} has no such component", quote(kind), quote(name), file.path.string());
@@ -294,7 +335,7 @@ std::optional<std::string> compare(const json& result, std::int64_t call, mortis
 CallReplay replay_lines(RecordLines& lines, const PluginFile& file) {
   const std::optional<json> head = lines.next();
   if (!head) fail("the record is empty: no pipeline opened the part while it was recorded");
-  Replayed part(component_for(*head, file));
+  Replayed part(component_for(*head, file), file);
   CallReplay replay;
   while (const std::optional<json> line = lines.next()) {
     const auto number = read_number<std::int64_t>(member(*line, "call"), "call");
@@ -321,14 +362,20 @@ CallReplay replay_lines(RecordLines& lines, const PluginFile& file) {
 }  // namespace
 }  // namespace abi_record
 
-CallReplay replay_calls(const std::filesystem::path& record, const std::filesystem::path& plugin) {
-  const PluginFile& file = load_plugin_file(plugin);
-  abi_record::RecordLines lines(record);
+CallReplay replay_calls(std::istream& record, const std::string& name, const PluginFile& plugin) {
+  abi_record::RecordLines lines(record, name);
   try {
-    return abi_record::replay_lines(lines, file);
+    return abi_record::replay_lines(lines, plugin);
   } catch (const Error& error) {
     fail("{}: {}", lines.where(), error.what());
   }
+}
+
+CallReplay replay_calls(const std::filesystem::path& record, const std::filesystem::path& plugin) {
+  const PluginFile& file = load_plugin_file(plugin);
+  std::ifstream stream(record);
+  if (!stream) fail("{}: is not a record that can be read; check the path", record.string());
+  return replay_calls(stream, record.string(), file);
 }
 
 }  // namespace mortise

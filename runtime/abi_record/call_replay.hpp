@@ -3,8 +3,11 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <istream>
 #include <optional>
 #include <string>
+
+#include "loader/plugin_file.hpp"
 
 namespace mortise {
 
@@ -25,5 +28,7 @@ struct CallReplay {
 // differ. Inputs are read-only and end at guard pages. Throws an Error "RECORD:LINE: what is wrong" if the record is
 // damaged, and an Error if the plugin has no such component.
 CallReplay replay_calls(const std::filesystem::path& record, const std::filesystem::path& plugin);
+// The same with an open record, which messages call `name`, and a plugin file that is loaded.
+CallReplay replay_calls(std::istream& record, const std::string& name, const PluginFile& plugin);
 
 }  // namespace mortise

@@ -40,7 +40,7 @@ void add_session_options(CLI::App& command, SessionOptions& options) {
   command.add_option("--trace", options.trace, "write a Chrome trace of the engine's steps to this file");
   command.add_option(
       "--record-abi", options.record_abi,
-      "[PART=]FILE: write the calls of this scheduler or proposer (default: of the scheduler) for mortise "
+      "[PART=]FILE: write the calls of this scheduler, proposer or attention (default: the scheduler) for mortise "
       "plugin replay");
 }
 

@@ -1,4 +1,4 @@
-# Covers: runtime/abi_record/call_recorder runtime/abi_record/call_replay runtime/abi_record/fields
+# Covers: runtime/abi_record/{attention_fields,attention_recorder,attention_replay,call_recorder,call_replay,fields,recorded_instance}
 # Covers: runtime/cli/plugin/replay runtime/loader/instance_states
 """--record-abi and mortise plugin replay: the calls of one part, made again without the engine."""
 import json
@@ -19,25 +19,37 @@ def record(path, target, script, source):
     return run_mortise("batch", script, "-i", source, "-o", path.with_suffix(".out"), "--record-abi", target)
 
 
+FILES = {"paged": "paged-cpu", "cascade": "cascade-cpu"}
+# Of each part: a function of its steps, and an output of it.
+STEPS = {"ngram": ("propose", "num_drafts"), "fcfs": ("plan", "num_scheduled"), "prefix_group": ("plan", "num_scheduled"),
+         "paged": ("run", "out"), "cascade": ("append", "q")}
+
+
 def replay(path, plugin):
-    return run_mortise("plugin", "replay", path, BUILD / f"{plugin}.so")
+    return run_mortise("plugin", "replay", path, BUILD / f"{FILES.get(plugin, plugin)}.so")
 
 
 def record_of(part, folder):
     """The record of a part from a batch with the demo model."""
     script = folder / "pipeline.lua"
     text = NGRAM.read_text().replace('script_dir .. "/../models/demo"', f'"{SOURCE}/models/demo"')
-    script.write_text(text.replace("fcfs {", "prefix_group {") if part == "prefix_group" else text)
+    other = {"prefix_group": "fcfs", "cascade": "paged"}.get(part)
+    script.write_text(text.replace(f"{other} {{", f"{part} {{") if other else text)
     path = folder / "part.abi"
     process = record(path, path if part == "fcfs" else f"{part}={path}", script, folder / "in.jsonl")
     assert process.returncode == 0, process.stderr
     return path
 
 
-@pytest.fixture(scope="module", params=["ngram", "fcfs", "prefix_group"])
+@pytest.fixture(scope="module", params=["ngram", "fcfs", "prefix_group", "paged", "cascade"])
 def recorded(request, tmp_path_factory):
     """(the part's name, its record)."""
     return request.param, record_of(request.param, tmp_path_factory.mktemp(request.param))
+
+
+@pytest.fixture(scope="module")
+def paged_record(tmp_path_factory):
+    return record_of("paged", tmp_path_factory.mktemp("paged_alone"))
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +72,7 @@ def test_the_same_build_gives_the_same_outputs(recorded):
     lines = lines_of(path)
     calls = [line["function"] for line in lines if "call" in line]
     assert calls[0] == "create" and calls[-1] == "destroy"
-    assert ("propose" in calls and "observe" in calls) if part == "ngram" else ("plan" in calls and "events" in calls)
+    assert set(calls) >= {"propose": {"propose", "observe"}, "plan": {"plan", "events"}}.get(STEPS[part][0], {"bind", "plan", "append", "run"})
     process = replay(path, part)
     assert process.stdout == f"{len(calls)} calls: all outputs are equal\n" and process.returncode == 0, process.stderr
 
@@ -68,12 +80,15 @@ def test_the_same_build_gives_the_same_outputs(recorded):
 def test_the_first_call_that_differs_is_named(recorded, tmp_path):
     part, path = recorded
     lines = lines_of(path)
-    key, function = ("num_drafts", "propose") if part == "ngram" else ("num_scheduled", "plan")
+    function, key = STEPS[part]
     calls = {line["call"]: line["function"] for line in lines if "call" in line}
     results = [line for line in lines if calls.get(line.get("result")) == function]
     changed = results[len(results) // 2]
-    if part == "ngram":
-        changed["out"][key][0] += 1
+    value = changed["out"][key]
+    if isinstance(value, str):  # the bytes of a tensor
+        changed["out"][key] = value[:-1] + "0f"[value[-1] == "0"]
+    elif isinstance(value, list):
+        value[0] += 1
     else:
         changed["out"][key] += 1
     process = replay(written(tmp_path, lines), part)
@@ -142,6 +157,45 @@ def test_wrong_records_are_refused(ngram_record, tmp_path, change, text):
     assert text.format(file=BUILD / "ngram.so") in process.stderr, process.stderr
 
 
+@pytest.mark.parametrize("function, fields, text", [
+    ("append", {"q": "00"}, "'q' is not a text of"),
+    ("append", {"q": 5}, "'q' is not a text of"),
+    ("append", {"dtype": 9}, "'dtype' is 9"),
+    ("append", {"q_norm": {"dtype": 9, "data": ""}}, "'dtype' is 9"),
+    ("append", {"rope": {"rotary_dim": 1 << 20, "interleaved": 0, "cos": "", "sin": ""}}, "'rotary_dim' is 1048576"),
+    ("plan", {"num_seqs": -2}, "'seq_ids' is not a list of -2 numbers"),
+    ("plan", {"num_groups": 1, "group_offsets": None, "group_shared_tokens": [1], "group_parents": [0]}, "'group_offsets' is missing"),
+    ("bind", {"num_blocks": 0}, "'num_blocks' is 0"),
+])
+def test_wrong_records_of_an_attention_are_refused(paged_record, tmp_path, function, fields, text):
+    lines = lines_of(paged_record)
+    call = next(line for line in lines if line.get("function") == function)
+    call["in"].update(fields)
+    process = replay(written(tmp_path, lines), "paged")
+    assert process.returncode == 1 and text in process.stderr, process.stderr
+
+
+@pytest.mark.parametrize("change, text", [
+    (lambda l: [line for line in l if line.get("function") != "kv_layout"], "comes before 'kv_layout'"),
+    (lambda l: l[:9] + l[5:7], "'bind' comes twice"),
+    (lambda l: [line for line in l if line.get("function") != "plan"], "a step comes before 'plan'"),
+    (lambda l: [line for line in l if line.get("function") != "activate"], "a step comes before 'activate'"),
+    (lambda l: l[:9] + l[7:9], "'activate' comes twice"),
+    (lambda l: l[:9] + [{"call": 1, "function": "nonsense", "in": {}}], "an attention has no function 'nonsense'"),
+])
+def test_calls_of_an_attention_come_in_order(paged_record, tmp_path, change, text):
+    lines, number = [], 0
+    by_call = {line["result"]: line for line in lines_of(paged_record) if "result" in line}
+    for line in change([line for line in lines_of(paged_record)]):
+        if "call" in line:  # with its result, numbered anew
+            number += 1
+            lines += [{**line, "call": number}, {**by_call[line["call"]], "result": number}]
+        elif "mortise_abi_record" in line:
+            lines.append(line)
+    process = replay(written(tmp_path, lines), "paged")
+    assert process.returncode == 1 and text in process.stderr, process.stderr
+
+
 def broken(lines, function, **fields):
     """The record with other fields in the call of the function that has the most sequences."""
     call = max((line for line in lines if line.get("function") == function), key=lambda line: line["in"]["num_seqs"])
@@ -150,8 +204,8 @@ def broken(lines, function, **fields):
 
 
 @pytest.mark.parametrize("target, script, text", [
-    ("paged=", NGRAM, "it is of kind attention, whose calls use device memory"),
-    ("llama=", NGRAM, "it is of kind model, whose calls use device memory; only schedulers and proposers can be recorded"),
+    ("cpu=", NGRAM, "it is of kind device, whose calls use weights"),
+    ("llama=", NGRAM, "it is of kind model, whose calls use weights; only schedulers, proposers and attentions can be recorded"),
     ("mlp_speculator=", SOURCE / "scripts/mlp_speculator.lua", "it reads hidden rows in device memory, which cannot be recorded"),
     ("draft_model=", SOURCE / "scripts/demo.lua", "whose results --record-abi cannot record; record another part"),
     ("nowhere/", NGRAM, "cannot be written; check the path and its permissions"),

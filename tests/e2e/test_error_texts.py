@@ -52,8 +52,10 @@ UNREACHABLE = {
     "no process for a case: {}": "the limit of processes stops the tests' own before",
     "more runs or merges than there is room for": "a fault of the engine",
     "bench: the engine ended a request: {}": "a part that fails in the middle of a step, which none of ours does",
-    "'activate' comes twice": "no part of ours that can be recorded has the function activate",
-    "a step comes before 'activate'": "the same",
+    "no device that computes in host memory serves the {}; put cpu.so on MORTISE_PLUGIN_PATH": "our attentions serve cpu, which is built",
+    "'positions' is missing": "our attentions refuse such a batch before; the fuzz target abi_record gets there",
+    "'positions' are out of range": "the same",
+    "'{}' would have {} rows of {} numbers": "our attentions refuse such dimensions before; the fuzz target abi_record gets there",
 }
 GRAM = 12  # letters: "expected a " is too short to tell errors apart
 
