@@ -85,7 +85,7 @@ def broken(kind, defect):
     ("proposer", "writes_past_output", "propose: breaks mortise/abi.h, \"The caller provides the memory for results\""),
     ("proposer", "leaks_state", "observe: breaks mortise/ext/sequences.h, \"told that every sequence has ended, the number must be 0\""),
     ("proposer", "throws", "propose: breaks mortise/abi.h, \"No exception may leave a plugin\""),
-    ("proposer", "one_too_many", "drafts, "),  # the engine's own check
+    ("proposer", "one_too_many", "drafts, but at most "),  # the engine's own check
 ])
 def test_a_part_that_breaks_a_rule_is_named(mortise, tmp_path, kind, defect, text):
     process, found = batch(mortise, tmp_path, pipeline(tmp_path, **broken(kind, defect), checked="true"), ids=True)
