@@ -99,7 +99,7 @@ mortise_status plan(mortise_attention* handle, const mortise_step* step, mortise
 void check_layer(const Call& call, const Attention& self, const mortise_step* step, std::int32_t layer) {
   check_step(call, step);
   call.caller_must(self.is_planned && self.step_id == step->batch->step_id && self.num_rows == step->batch->num_tokens,
-                   kHeader, "called once per step, before the forward pass or its replay",
+                   kHeader, "Called once per step, before the forward pass or its replay",
                    "{} comes without a plan of this step", call.function().name);
   call.caller_must(layer >= 0 && layer < self.dims.num_layers, kHeader, "The model calls it for each layer",
                    "layer {} of {}", layer, self.dims.num_layers);

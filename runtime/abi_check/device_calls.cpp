@@ -309,8 +309,8 @@ std::int32_t vocab_slice(mortise_device* handle) {
   return checked_value<Device>(handle, kFunction, 0, [&](Call& call, Device& self) {
     std::int32_t slice = 0;
     call.make([&] { slice = table_of(self).vocab_slice(handle); });
-    call.part_must(slice > 0 && self.first_slice(slice) == slice, kHeader, "Returns the fixed slice width",
-                   "vocab_slice returns {}", slice);
+    call.part_must(slice > 0 && self.first_slice(slice) == slice, kHeader,
+                   "Returns the width of the slices of mortise_head_reduce_args", "vocab_slice returns {}", slice);
     return slice;
   });
 }
@@ -321,7 +321,7 @@ const void* get_ext(mortise_device* handle, const char* id) {
     call.caller_must(id != nullptr, kAbi, "`const char*` is NUL-terminated", "get_ext is called with NULL");
     const void* table = nullptr;
     call.make([&] { table = table_of(self).get_ext(handle, id); });
-    call.part_must(self.first_answer(id, table) == table, kHeader, "The same answers as the component's get_ext",
+    call.part_must(self.first_answer(id, table) == table, kHeader, "Returns the same as the component's get_ext",
                    "get_ext(\"{}\") returns another table than before", id);
     return checked_device_extension(self, id, table);
   });

@@ -30,7 +30,7 @@ mortise_status graph_end(mortise_device* handle, mortise_stream* stream, mortise
     const mortise_status status =
         call.make(error, [&](mortise_error* own) { return self.graph.load()->end(handle, stream, &made, own); });
     *graph = made;
-    call.part_must((status == MORTISE_OK) == (made != nullptr), kGraph, "and *graph is NULL",
+    call.part_must((status == MORTISE_OK) == (made != nullptr), kGraph, "On a failure *graph is NULL",
                    "end gives a graph after a failure, or none");
     if (made != nullptr) self.add(Kind::kGraph, made, nullptr);
     return status;

@@ -82,8 +82,8 @@ void check_observation(const Call& call, const Proposer& self, const mortise_obs
     const auto known = self.known.find(seen.seq_ids[i]);
     const std::int64_t told = known == self.known.end() ? 0 : known->second;
     call.caller_must(seen.first_positions[i] == 0 || seen.first_positions[i] == told, kHeader,
-                     "how many tokens the proposer already knows", "first_positions[{}] is {}, and {} were reported", i,
-                     seen.first_positions[i], told);
+                     "how many tokens of the sequence the proposer received in earlier calls",
+                     "first_positions[{}] is {}, and {} were reported", i, seen.first_positions[i], told);
     for (std::int64_t j = 0; j < count; ++j) {
       call.caller_must(seen.tokens[begin + j] >= 0, kHeader, "the tokens that the step committed",
                        "token {} of sequence {}", seen.tokens[begin + j], i);

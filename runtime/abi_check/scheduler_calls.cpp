@@ -242,7 +242,8 @@ mortise_status plan(mortise_scheduler* handle, const mortise_schedule_view* view
     const std::vector<std::int32_t> first = numbers_of(*plan, view->num_seqs);
     std::copy(drafts.begin(), drafts.end(), plan->max_drafts);
     call.part_must(ask(*plan, error) == MORTISE_OK && numbers_of(*plan, view->num_seqs) == first, kHeader,
-                   "asked twice, it gives the same plan", "the second plan of step {} is another one", view->step_id);
+                   "called twice with the same view, it gives the same plan",
+                   "the second plan of step {} is another one", view->step_id);
     return status;
   });
 }

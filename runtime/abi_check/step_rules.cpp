@@ -137,7 +137,7 @@ void check_groups(const Call& call, const mortise_batch& batch) {
       const auto* const first = batch.block_table + std::int64_t{batch.group_seqs[begin]} * batch.max_blocks;
       const auto* const own = batch.block_table + std::int64_t{run} * batch.max_blocks;
       call.caller_must(std::equal(own, own + shared / batch.block_size, first), kBatch,
-                       "so far the block tables of its members are equal", "group {} has the run {}", g, run);
+                       "up to there the block tables of its members are equal", "group {} has the run {}", g, run);
       call.caller_must(batch.positions[batch.cu_seqlens_q[run]] >= shared - 1, kBatch,
                        "Each row of a member has position group_shared_tokens[g] - 1 or above", "run {} of group {}",
                        run, g);

@@ -78,7 +78,7 @@ def broken(kind, defect):
 @pytest.mark.parametrize("kind, defect, text", [
     ("scheduler", "changes_view", "plan: breaks mortise/abi.h, \"Data behind `const` is read-only\": plan changes states"),
     ("scheduler", "changes_pointers", "plan: breaks mortise/scheduler.h, \"The host allocates the arrays\""),
-    ("scheduler", "alternates", "plan: breaks mortise/scheduler.h, \"asked twice, it gives the same plan\""),
+    ("scheduler", "alternates", "plan: breaks mortise/scheduler.h, \"called twice with the same view, it gives the same plan\""),
     ("scheduler", "throws", "plan: breaks mortise/abi.h, \"No exception may leave a plugin\""),
     ("scheduler", "fails_silently", "plan: breaks mortise/abi.h, \"writes the detail into `error`\""),
     ("scheduler", "leaks_host_memory", "destroy: breaks mortise/abi.h, \"The side that allocates memory frees it\""),
@@ -123,3 +123,28 @@ def test_without_the_check_nobody_looks(mortise, tmp_path):
 def test_checked_is_true_or_false(mortise, tmp_path):
     process = mortise("check", pipeline(tmp_path, checked="1"))
     assert process.returncode == 1 and "pipeline.lua:1: checked of pipeline is a number; expected true or false" in process.stderr
+
+
+def header_words():
+    """The text of each header of the plugin API, without the frames of its comments, in one line."""
+    folder = SOURCE / "plugin_api/include"
+    for path in folder.rglob("*.h"):
+        text = re.sub(r"\n\s*\*", " ", path.read_text()).replace("/*", " ").replace("*/", " ")
+        yield str(path.relative_to(folder)), " ".join(text.split())
+
+
+def quoted_rules():
+    """(header, words) of each rule in runtime/abi_check; a header may be a constant of the file."""
+    for path in sorted((SOURCE / "runtime/abi_check").glob("*.?pp")):
+        text = path.read_text()
+        constants = dict(re.findall(r'constexpr const char\* (\w+) = "([^"]*)"', text))
+        value = lambda word: word[1:-1] if word.startswith('"') else constants.get(word, "")
+        for header, words in re.findall(r'("mortise/[\w/]+\.h"|\bk\w+),\s*("(?:[^"\\]|\\.)*"|k\w+)', re.sub(r'"\s*\n\s*"', "", text)):
+            if value(header).startswith("mortise/") and value(words):
+                yield value(header), value(words).replace('\\"', '"')
+
+
+def test_each_rule_that_is_quoted_stands_in_its_header():
+    headers, rules = dict(header_words()), list(quoted_rules())
+    assert len(rules) > 150
+    assert [rule for rule in rules if rule[1] not in headers[rule[0]]] == []

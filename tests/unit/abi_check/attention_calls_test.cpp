@@ -123,7 +123,7 @@ TEST_F(CheckedStep, AStepIsPlannedFirst) {
   begin();
   EXPECT_THAT(
       failure_of(attention, "run", [&](mortise_error* error) { return run(&step, 0, error); }),
-      HasSubstr("the host breaks mortise/attention.h, \"called once per step, before the forward pass or its replay\": "
+      HasSubstr("the host breaks mortise/attention.h, \"Called once per step, before the forward pass or its replay\": "
                 "run comes without a plan of this step"));
 }
 
@@ -219,7 +219,7 @@ GROUP_MISTAKE(OneMember, offsets[1] = 1, "\"A group has at least two members\": 
 GROUP_MISTAKE(HalfABlock, shared[0] = 2, "\"whole blocks\": group 0 shares 2 tokens")
 GROUP_MISTAKE(Parent, parents[0] = 0, "group_parents[0] is 0")
 GROUP_MISTAKE(MemberTwice, members[1] = 0, "\"members, ascending and without repetition\"")
-GROUP_MISTAKE(OtherBlocks, (blocks[2] = 5), "\"so far the block tables of its members are equal\"")
+GROUP_MISTAKE(OtherBlocks, (blocks[2] = 5), "\"up to there the block tables of its members are equal\"")
 GROUP_MISTAKE(RowInsideThePrefix, (positions[2] = 2, lengths[1] = 3, slots[2] = 18),
               "\"Each row of a member has position group_shared_tokens[g] - 1 or above\"")
 

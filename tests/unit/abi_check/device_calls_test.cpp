@@ -123,7 +123,8 @@ TEST_F(CheckedDevice, TheSliceIsFixed) {
   const auto ask = [&] { return told([&] { devices().vocab_slice(step.device); }); };
   EXPECT_EQ(ask(), "");
   world.vocab_slice = [] { return 128; };
-  EXPECT_THAT(ask(), HasSubstr("breaks mortise/device.h, \"Returns the fixed slice width\": vocab_slice returns 128"));
+  EXPECT_THAT(ask(), HasSubstr("breaks mortise/device.h, \"Returns the width of the slices of "
+                               "mortise_head_reduce_args\": vocab_slice returns 128"));
 }
 
 TEST_F(CheckedDevice, NoMoreMemoryIsFreeThanThereIs) {
@@ -322,7 +323,7 @@ TEST_F(CheckedDevice, ACaptureWithoutAGraphHasFailed) {
   ASSERT_EQ(on_device([&](mortise_error* error) { return graphs.begin(step.device, nullptr, error); }), "");
   world.graph_end = [](mortise_graph** to) { return *to = nullptr, kOk; };
   EXPECT_THAT(on_device([&](mortise_error* error) { return graphs.end(step.device, nullptr, &made, error); }),
-              HasSubstr("breaks mortise/ext/graph.h, \"and *graph is NULL\""));
+              HasSubstr("breaks mortise/ext/graph.h, \"On a failure *graph is NULL\""));
 }
 
 TEST_F(CheckedDevice, AThreadOfAPluginMayNotCallIt) {

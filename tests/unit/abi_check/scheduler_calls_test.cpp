@@ -223,7 +223,7 @@ INSTANTIATE_TEST_SUITE_P(
                    if (++calls % 2 == 0) plan->max_drafts[0] = 0;
                  });
                },
-               "\"asked twice, it gives the same plan\""},
+               "\"called twice with the same view, it gives the same plan\""},
         Defect{"log_level",
                [] { plan_does([](auto*, auto*, auto*) {
                       host_of_last->log(host_of_last, 9, {"x", 1});
