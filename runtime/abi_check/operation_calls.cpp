@@ -29,6 +29,11 @@ void check_weight(const Call& call, const Device& self, const mortise_weight* we
 void check_operation(const Call& call, const Device& self, mortise_stream* stream, Tensors tensors,
                      const mortise_tensor* out) {
   check_live(call, self, Kind::kStream, stream, "a stream");
+  const bool may_be_captured =
+      call.caller() == nullptr || (call.caller()->instance().real.capabilities & MORTISE_CAP_CAPTURE) != 0;
+  call.caller_must(self.num_captures == 0 || may_be_captured, "mortise/ext/graph.h",
+                   "only functions of components with MORTISE_CAP_CAPTURE may be called on the stream",
+                   "{} is called while work is captured", call.function().name);
   for (const auto& [name, tensor] : tensors) check_tensor(call, &self, name, tensor);
   if (out == nullptr) return;
   check_tensor(call, &self, "out", out);

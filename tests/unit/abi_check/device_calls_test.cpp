@@ -10,7 +10,7 @@ namespace {
 using namespace fake;
 
 class CheckedDevice : public CheckedStep {
- protected:
+ public:
   std::string allocate(std::uint64_t bytes = 64) {
     return on_device([&](mortise_error* error) { return devices().allocate(step.device, bytes, &memory, error); });
   }
@@ -297,6 +297,22 @@ TEST_F(CheckedDevice, NobodyWaitsWhileWorkIsCaptured) {
   EXPECT_THAT(
       on_device([&](mortise_error* error) { return devices().stream_synchronize(step.device, nullptr, error); }),
       HasSubstr("\"Captured operations do not run\": stream_synchronize waits while work is captured"));
+}
+
+TEST_F(CheckedDevice, OnlyPartsThatCanBeCapturedAreCaptured) {
+  begin();
+  ASSERT_EQ(plan(), "");
+  static CheckedDevice* test;
+  test = this;
+  world.forward = [](const mortise_step* shown, mortise_tensor*, mortise_error* error) {
+    return shown->device_table->add(shown->device, nullptr, &test->x, &test->x, &test->out, error);
+  };
+  const mortise_graph_table& graphs = graph();
+  ASSERT_EQ(on_device([&](mortise_error* error) { return graphs.begin(step.device, nullptr, error); }), "");
+  EXPECT_THAT(
+      forward(),
+      HasSubstr("model 'fake' (fake.so): forward: breaks mortise/ext/graph.h, \"only functions of components with "
+                "MORTISE_CAP_CAPTURE may be called on the stream\": add is called while work is captured"));
 }
 
 TEST_F(CheckedDevice, ACaptureEndsOnce) {
