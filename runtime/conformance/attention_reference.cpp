@@ -131,10 +131,12 @@ void expect_near(const AttentionScene& scene, std::size_t sequence, const Output
   for_each_row(scene, sequence,
                [&](std::int32_t position, const std::vector<float>& q, const float* keys, const float* values,
                    std::int32_t seen) {
+                 const auto row = found.find({sequence, position});
+                 if (row == found.end()) return;  // the step had other rows of the sequence
                  const std::vector<double> expected = softmax_average(shape, q, keys, values, seen);
                  std::vector<float> out(expected.size());
                  std::size_t& at = next[position];
-                 mortise_load(found.at({sequence, position}).data() + at, shape.dtype, 1, shape.head_dim, out.data());
+                 mortise_load(row->second.data() + at, shape.dtype, 1, shape.head_dim, out.data());
                  at += out.size() * shape.element_bytes();
                  for (std::size_t d = 0; d < out.size(); ++d) {
                    expect(std::abs(static_cast<double>(out[d]) - expected[d]) <= allowed,

@@ -1,4 +1,5 @@
 // runtime/conformance/device_linear_cases.cpp: rules of products (device_bench.hpp says how they are judged).
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
@@ -161,7 +162,8 @@ void quantized_linear(Subject& subject) {
   if (num_forms == 0) throw NotApplicable("it has no linear with quantised weights");
 }
 
-// With NaN and infinity in a row each; a NaN that is stored is the canonical one.
+// With NaN and infinity in a row each. A NaN that is stored is the canonical one; only linear of cuda-bf16/1, which is
+// the only linear that numerics.h leaves out, may store any NaN (docs/numerics.md, "Linear on CUDA").
 void linear_keeps_odd_numbers_in_their_row(Subject& subject) {
   in_each_type(subject, [](const DeviceBench& bench) {
     const Product product(bench, 64, 64, false);
@@ -173,9 +175,15 @@ void linear_keeps_odd_numbers_in_their_row(Subject& subject) {
     const Matrix products = product(x, bench.dtype);
     expect_equal(product(sound, bench.dtype).rows_at(others), products.rows_at(others),
                  "linear: NaN or infinity in a row changes another row");
+    const Matrix found = products.rows_at({4});
+    if (bench.is_known && !bench.has_known_linear) {
+      expect(std::ranges::all_of(found.values, [](float y) { return std::isnan(y); }),
+             "linear: a row with NaN has products that are numbers");
+      return;
+    }
     Matrix nan = zeros(bench.dtype, 1, 64);
     std::ranges::fill(nan.values, MORTISE_NAN);
-    expect_equal(nan, products.rows_at({4}), "linear: a row with NaN is not the canonical NaN");
+    expect_equal(nan, found, "linear: a row with NaN is not the canonical NaN");
   });
 }
 

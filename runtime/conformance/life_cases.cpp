@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "conformance/behaviour.hpp"
+#include "conformance/device_buffer.hpp"
 #include "conformance/subject.hpp"
 #include "mortise/ext/sequences.h"
 #include "mortise/struct_sizes.h"
@@ -103,12 +104,17 @@ void memory_does_not_grow(Subject& subject) {
 void leaves_no_threads_or_files(Subject& subject) {
   subject.setup();  // what the host itself opens for the part is there before
   const bool may_have_threads = subject.component().kind == PartKind::kDevice;  // its thread pool
-  const std::size_t threads = count_entries("/proc/self/task"), files = count_entries("/proc/self/fd");
+  std::size_t threads = count_entries("/proc/self/task"), files = count_entries("/proc/self/fd");
   for (int i = 0; i < 3; ++i) {
     const auto part = subject.make_active();
     const std::size_t now = count_entries("/proc/self/task");
     expect(may_have_threads || now <= threads, "the instance starts {} threads; use ext/parallel.h", now - threads);
+    const bool has_driver = may_have_threads && !has_host_memory(DeviceAccess(*part));
     part->destroy();
+    // The driver of a GPU keeps threads and files of its own to the end of the process. Later instances add none.
+    if (i == 0 && has_driver) {
+      threads = count_entries("/proc/self/task"), files = count_entries("/proc/self/fd");
+    }
   }
   expect(count_entries("/proc/self/task") <= threads, "threads still run after destroy");
   expect(count_entries("/proc/self/fd") <= files, "files are still open after destroy");

@@ -1,7 +1,10 @@
 // Each deliberately broken attention is caught by the case that should catch it.
 // Covers: runtime/conformance/{attention_draws,attention_output_cases,attention_reference,attention_scene}
 // Covers: runtime/conformance/{attention_shape,own_attention,scene_sequences}
+#include <gmock/gmock.h>
+
 #include "broken_plugins.hpp"
+#include "variables.hpp"
 
 namespace mortise::conformance {
 namespace {
@@ -47,6 +50,20 @@ INSTANTIATE_TEST_SUITE_P(
         Broken{"broken_attention", "allocates_in_step", "attention.allocates", "allocate is called in a step"},
         Broken{"broken_attention", "leaks_device_memory", "attention.device_memory", "not freed by destroy"}),
     name_of);
+
+// Outputs of a class that the suite does not know are compared in double, also where a step has some rows of a
+// sequence.
+TEST(AnAttentionOfAnotherClass, IsComparedInDouble) {
+  test::set_variable("MORTISE_PLUGIN_PATH", MORTISE_BINARY_DIR);
+  const std::vector<std::string> cases = {"attention.several_spans", "attention.layers", "attention.shared_blocks"};
+  const auto sound = run("broken_attention", {{"defect", "none"}}, cases, std::chrono::seconds(60), "another_class");
+  EXPECT_EQ(sound.size(), cases.size());
+  EXPECT_EQ(text_of(sound, Outcome::kFailed) + text_of(sound, Outcome::kNotApplicable), "");
+  const auto broken =
+      run("broken_attention", {{"defect", "mixes_layers"}}, {cases[1]}, std::chrono::seconds(60), "another_class");
+  ASSERT_EQ(broken.size(), 1u);
+  EXPECT_THAT(broken[0].result.text, testing::HasSubstr("in double"));
+}
 
 }  // namespace
 }  // namespace mortise::conformance

@@ -223,6 +223,14 @@ const mortise_component kComponent = {
     deactivate,
     nullptr};
 
+// The same in a class of its own, whose bits the suite does not know.
+constexpr mortise_component in_another_class(mortise_component component) {
+  component.name = "another_class";
+  component.numerics_id = "another-span/1";
+  return component;
+}
+const mortise_component kAnotherClass = in_another_class(kComponent);
+
 }  // namespace
 
-MORTISE_PLUGIN("org.example.broken", "tests", "1", "Apache-2.0", &kComponent)
+MORTISE_PLUGIN("org.example.broken", "tests", "1", "Apache-2.0", &kComponent, &kAnotherClass)

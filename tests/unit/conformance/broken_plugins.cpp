@@ -20,12 +20,13 @@ std::string text_of(const std::vector<Finding>& findings, Outcome outcome) {
 }
 
 std::vector<Finding> run(const std::string& file, const nlohmann::json& options, std::vector<std::string> cases,
-                         std::chrono::seconds time) {
+                         std::chrono::seconds time, const std::string& component) {
   CheckOptions check;
   check.file = std::filesystem::path(BROKEN_PLUGIN_DIR) / (file + ".so");
   check.options = options;
   Selection selection;
   selection.cases = std::move(cases);
+  selection.component = component;
   return run_suite(check, selection, {time, std::uint64_t{1} << 30}, [](const Finding&) {});
 }
 
@@ -47,7 +48,7 @@ TEST_P(InAnInstance, IsFoundByItsCase) {
   const bool hangs = std::string_view(broken.defect) == "hangs";
   nlohmann::json options = {{"defect", broken.defect}};
   if (std::string_view(broken.file) == "broken_model") options["path"] = TINY_CHECKPOINT;
-  const auto findings = run(broken.file, options, {broken.rule}, std::chrono::seconds(hangs ? 2 : 60));
+  const auto findings = run(broken.file, options, {broken.rule}, std::chrono::seconds(hangs ? 2 : 60), broken.file);
   ASSERT_EQ(findings.size(), 1u);
   EXPECT_EQ(findings[0].result.outcome, Outcome::kFailed);
   EXPECT_THAT(findings[0].result.text, HasSubstr(broken.text));

@@ -18,9 +18,9 @@ namespace mortise::conformance {
 // The reproduce line and the text of each finding with this outcome.
 std::string text_of(const std::vector<Finding>& findings, Outcome outcome);
 
-// Runs the cases on the plugin `file`, without its ending, among the broken plugins.
+// Runs the cases on the plugin `file`, without its ending, among the broken plugins. `component`: only on this one.
 std::vector<Finding> run(const std::string& file, const nlohmann::json& options, std::vector<std::string> cases,
-                         std::chrono::seconds time = std::chrono::seconds(60));
+                         std::chrono::seconds time = std::chrono::seconds(60), const std::string& component = "");
 
 // One kind of defect, the case that finds it, and a part of its text.
 struct Broken {
