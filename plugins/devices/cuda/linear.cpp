@@ -1,6 +1,6 @@
 // linear: checks the arguments and calls the kernels. A gated product is a product into a workspace, followed by its
-// activation. For quantised weights the number of rows decides between two kernels with equal bits, for integers and
-// for E4M3 alike.
+// activation. For quantised weights the number of rows decides between kernels with equal bits, for integers and for
+// E4M3 alike.
 #include <algorithm>
 
 #include "devices/checks/linear.hpp"
@@ -10,6 +10,8 @@
 #include "devices/cuda/ops.hpp"
 #include "kernels/cuda/linear_fp8_stream.hpp"
 #include "kernels/cuda/linear_fp8_wide.hpp"
+#include "kernels/cuda/linear_fp8_widened.hpp"
+#include "kernels/cuda/linear_int4_widened.hpp"
 #include "kernels/cuda/linear_int_stream.hpp"
 #include "kernels/cuda/linear_int_wide.hpp"
 #include "kernels/cuda/rows.hpp"
@@ -18,6 +20,9 @@ namespace mortise::cuda {
 namespace {
 
 constexpr char kWhere[] = "linear";
+// Up to so many rows linear_int_stream is faster than linear_int4_widened, and linear_fp8_widened faster than
+// linear_fp8_stream (H100, products of an 8B model).
+constexpr std::int64_t kFewIntRows = 4, kFewFp8Rows = 8;
 
 Bias bias_of(const mortise_weight* bias, std::int64_t first) {
   if (bias == nullptr) return {};
@@ -90,8 +95,11 @@ void multiply_fp8(mortise_device& device, const Matrix& x, const mortise_weight&
   args.n = columns.end - columns.begin;
   if (args.m == 0 || args.n == 0) return;
   align_rows(device, args, on);
-  const bool streams = args.m <= kMostFp8StreamRows;
-  check_cuda((streams ? launch_linear_fp8_stream : launch_linear_fp8_wide)(args, on), kWhere);
+  const bool streams = args.m > kFewFp8Rows && args.m <= kMostFp8StreamRows;
+  const auto launch = streams                         ? launch_linear_fp8_stream
+                      : args.m <= kMostFp8WidenedRows ? launch_linear_fp8_widened
+                                                      : launch_linear_fp8_wide;
+  check_cuda(launch(args, on), kWhere);
 }
 
 void multiply(mortise_device& device, const Matrix& x, const mortise_weight& weight, const ColumnRange& columns,
@@ -100,10 +108,17 @@ void multiply(mortise_device& device, const Matrix& x, const mortise_weight& wei
   if (weight.fp8) return multiply_fp8(device, x, weight, columns, bias, out, on);
   const LinearIntArgs args = int_product(x, weight, columns, bias, out);
   if (args.m == 0 || args.n == 0) return;
-  const bool streams = streams_int(args);
-  const std::uint64_t bytes = streams ? stream_int_workspace_bytes(args) : wide_int_workspace_bytes(args);
-  void* const workspace = device.quantized.reserve(bytes, on, kWhere);
-  check_cuda((streams ? launch_linear_int_stream : launch_linear_int_wide)(args, workspace, on), kWhere);
+  const auto multiply_by = [&](const auto& workspace_bytes, const auto& launch) {
+    check_cuda(launch(args, device.quantized.reserve(workspace_bytes(args), on, kWhere), on), kWhere);
+  };
+  const bool widens = widens_int4(args);
+  if (streams_int(args) && !(widens && args.m > kFewIntRows)) {
+    multiply_by(stream_int_workspace_bytes, launch_linear_int_stream);
+  } else if (widens) {
+    multiply_by(widened_int4_workspace_bytes, launch_linear_int4_widened);
+  } else {
+    multiply_by(wide_int_workspace_bytes, launch_linear_int_wide);
+  }
 }
 
 }  // namespace

@@ -8,10 +8,10 @@
 
 #include "kernels/cuda/bf16.cuh"
 #include "kernels/cuda/int_loads.cuh"
+#include "kernels/cuda/int_row_pieces.cuh"
 #include "kernels/cuda/int_rows.hpp"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/mma.cuh"
-#include "kernels/cuda/tensor_map.hpp"
 #include "kernels/cuda/wgmma.cuh"
 
 namespace mortise::cuda {
@@ -66,15 +66,6 @@ __device__ __forceinline__ TilePosition position_of(const WideArgs& args, int ti
   const int column_tiles = args.tiles / args.row_tiles, of_band = kBand * column_tiles;
   const int first = tile / of_band * kBand, rows = min(kBand, args.row_tiles - first), i = tile % of_band;
   return {first + i % rows, i / rows};
-}
-
-__device__ __forceinline__ void copy_rows(std::uint32_t to, const CUtensorMap& from, int column, int row,
-                                          std::uint32_t barrier) {
-  asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::
-          "r"(to),
-      "l"(&from), "r"(column), "r"(row), "r"(barrier)
-      : "memory");
 }
 
 // A place in the ring, and whether the ring has been passed an even number of times.
@@ -408,18 +399,6 @@ Choice cheapest(const LinearIntArgs& args, std::int32_t column_group, int num_bl
     if (cost <= least) least = cost, best = one;
   }
   return best;
-}
-
-cudaError_t describe_rows(const void* q, std::int64_t m, std::int64_t row_bytes, int tile_rows, CUtensorMap& map) {
-  const EncodeTiled encode = encode_tiled();
-  if (encode == nullptr) return cudaErrorNotSupported;
-  const cuuint64_t sizes[] = {static_cast<cuuint64_t>(row_bytes), static_cast<cuuint64_t>(m)};
-  const cuuint64_t strides[] = {static_cast<cuuint64_t>(row_bytes)};
-  const cuuint32_t box[] = {kIntChunk, static_cast<cuuint32_t>(tile_rows)}, steps[] = {1, 1};
-  const CUresult result = encode(&map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 2, const_cast<void*>(q), sizes, strides, box,
-                                 steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                                 CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }
 
 bool wants_sums(const LinearIntArgs& args) {

@@ -44,6 +44,10 @@ __device__ __forceinline__ void commit_products() {
 __device__ __forceinline__ void wait_products() {
   asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
 }
+// Returns when at most the last batch still runs.
+__device__ __forceinline__ void wait_products_but_last() {
+  asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
+}
 template <int n>
 __device__ __forceinline__ void hold(float (&d)[n][4]) {
 #pragma unroll
@@ -174,6 +178,30 @@ __device__ __forceinline__ void row_product(float (&d)[32][4], const std::uint32
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(adds)));
 }
 
+// The same with a [64, 16] in shared memory, 16 elements along its rows.
+__device__ __forceinline__ void row_product(float (&d)[1][4], std::uint64_t a, std::uint64_t b, bool adds) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %6, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%0, %1, %2, %3}, %4, %5, p, 1, 1, 0, 0;\n}"
+      : MORTISE_D1(0)
+      : "l"(a), "l"(b), "r"(static_cast<int>(adds)));
+}
+__device__ __forceinline__ void row_product(float (&d)[2][4], std::uint64_t a, std::uint64_t b, bool adds) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %10, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16 {%0, %1, %2, %3, %4, %5, %6, %7}, %8, %9, p, 1, 1, 0, 0;\n}"
+      : MORTISE_D1(0), MORTISE_D1(1)
+      : "l"(a), "l"(b), "r"(static_cast<int>(adds)));
+}
+__device__ __forceinline__ void row_product(float (&d)[4][4], std::uint64_t a, std::uint64_t b, bool adds) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %18, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, "
+      "%13, %14, %15}, %16, %17, p, 1, 1, 0, 0;\n}"
+      : MORTISE_D1(0), MORTISE_D1(1), MORTISE_D1(2), MORTISE_D1(3)
+      : "l"(a), "l"(b), "r"(static_cast<int>(adds)));
+}
+
 // Signed bytes with exact 32-bit sums: d = a b or, with `adds`, d += a b. a [64, 32] is in registers, laid out as for
 // `mma`; b^T [n, 32] is in shared memory, 32 bytes along its rows.
 #define MORTISE_I1(i) "+r"(d[i][0]), "+r"(d[i][1]), "+r"(d[i][2]), "+r"(d[i][3])
@@ -212,6 +240,30 @@ __device__ __forceinline__ void product(std::int32_t (&d)[32][4], const std::uin
       "}, {%128, %129, %130, %131}, %132, p;\n}"
       : MORTISE_I16(0), MORTISE_I16(16)
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(adds)));
+}
+
+// The same with a [64, 32] in shared memory, 32 bytes along its rows.
+__device__ __forceinline__ void row_product(std::int32_t (&d)[1][4], std::uint64_t a, std::uint64_t b, bool adds) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %6, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n8k32.s32.s8.s8 {%0, %1, %2, %3}, %4, %5, p;\n}"
+      : MORTISE_I1(0)
+      : "l"(a), "l"(b), "r"(static_cast<int>(adds)));
+}
+__device__ __forceinline__ void row_product(std::int32_t (&d)[2][4], std::uint64_t a, std::uint64_t b, bool adds) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %10, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n16k32.s32.s8.s8 {%0, %1, %2, %3, %4, %5, %6, %7}, %8, %9, p;\n}"
+      : MORTISE_I1(0), MORTISE_I1(1)
+      : "l"(a), "l"(b), "r"(static_cast<int>(adds)));
+}
+__device__ __forceinline__ void row_product(std::int32_t (&d)[4][4], std::uint64_t a, std::uint64_t b, bool adds) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %18, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n32k32.s32.s8.s8 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, "
+      "%14, %15}, %16, %17, p;\n}"
+      : MORTISE_I4(0)
+      : "l"(a), "l"(b), "r"(static_cast<int>(adds)));
 }
 
 #undef MORTISE_I1

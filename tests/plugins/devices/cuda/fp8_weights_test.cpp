@@ -1,6 +1,7 @@
-// E4M3 weights through the device: the bits of class cuda-fp8/1, whether made from float parts or handed in, by both
+// E4M3 weights through the device: the bits of class cuda-fp8/1, whether made from float parts or handed in, by all
 // kernels and at every number of rows.
 // Covers: plugins/kernels/cuda/{fp8_pack,fp8_rows,fp8_weight,linear_fp8_stream,linear_fp8_wide}
+// Covers: plugins/kernels/cuda/linear_fp8_widened
 // Covers: plugins/kernels/cuda/reference/linear_fp8
 #include <algorithm>
 #include <cmath>
@@ -198,7 +199,8 @@ TEST_F(CudaFp8Weights, RandomProductsHaveTheBitsOfTheReference) {
 }
 
 TEST_F(CudaFp8Weights, LargeShapesHaveTheBitsOfTheReference) {
-  for (const auto& [n, k] : {std::pair<std::size_t, std::size_t>(6144, 4096), {4096, 1024}, {512, 14336}}) {
+  for (const auto& [n, k] :
+       {std::pair<std::size_t, std::size_t>(6144, 4096), {4096, 1024}, {512, 14336}, {20000, 384}}) {
     for (const bool grouped : {false, true}) {
       for (const std::size_t m : {1, 16, 32, 48, 300, 2100}) {
         const cpu::Fp8Problem<Bf16> p({m, m > 300 ? 512 : n, m > 300 ? 640 : k, grouped}, Values::kNormal, 7, false);
@@ -207,6 +209,24 @@ TEST_F(CudaFp8Weights, LargeShapesHaveTheBitsOfTheReference) {
         expect_ok(weight.status);
         EXPECT_TRUE(same_bits(expected(p), product<float>(weight.get(), p.x, {m, p.shape.n, p.shape.k}))) << p.shape;
       }
+    }
+  }
+}
+
+// Warps hand weights and x to each other through a ring: a race would show now and then only. The blocks have several
+// tiles.
+TEST_F(CudaFp8Weights, ProductsHaveTheSameBitsEveryTime) {
+  for (const bool grouped : {false, true}) {
+    const cpu::Fp8Problem<Bf16> p({32, 20000, 1152, grouped}, Values::kNormal, 9, false);
+    const Source source(p.w);
+    const Fp8Prepared weight({&source});
+    for (const std::size_t m : {2, 15, 32}) {
+      const std::vector<Bf16> x(p.x.begin(), p.x.begin() + static_cast<std::ptrdiff_t>(m * p.shape.k));
+      const Call call = {m, p.shape.n, p.shape.k};
+      const auto once = product<Bf16>(weight.get(), x, call);
+      int differences = 0;
+      for (int i = 0; i < 100; ++i) differences += product<Bf16>(weight.get(), x, call) == once ? 0 : 1;
+      EXPECT_EQ(differences, 0) << grouped << ", " << m << " rows";
     }
   }
 }
@@ -230,7 +250,8 @@ TEST_F(CudaFp8Weights, TheReferenceIsNearTheCpus) {
 
 // Rows of ones pick single weights out of a matrix that has each number once.
 TEST_F(CudaFp8Weights, EveryNumberIsWidenedExactly) {
-  for (const std::size_t m : {std::size_t{128}, std::size_t{32}}) {  // wgmma, then mma.sync in four parts
+  for (const std::size_t m :
+       {std::size_t{128}, std::size_t{32}}) {  // linear_fp8_wide, then linear_fp8_widened in four parts
     cpu::Fp8Problem<Bf16> p({128, 2, 128, false}, Values::kNormal, 1, /*with_bias=*/false);
     std::fill(p.x.begin(), p.x.end(), Bf16{0});
     for (std::size_t i = 0; i < 128; ++i) {

@@ -1,7 +1,8 @@
 // Quantised weights through the device: the bits of the CPU's class, whether made from float parts or handed in
-// quantised, by both kernels and at every number of rows.
+// quantised, by all kernels and at every number of rows.
 // Covers: plugins/devices/checks/quantized
-// Covers: plugins/kernels/cuda/{int_loads,int_pack,int_rows,int_sums,int_weight,linear_int_stream,linear_int_wide}
+// Covers: plugins/kernels/cuda/{int_loads,int_pack,int_row_pieces,int_rows,int_sums,int_weight}
+// Covers: plugins/kernels/cuda/{linear_int4_widened,linear_int_stream,linear_int_wide,widened_ring}
 // Covers: plugins/kernels/cuda/wgmma
 #include <algorithm>
 #include <array>
@@ -310,6 +311,24 @@ TEST_F(CudaIntWeights, LargeShapes) {
   }
 }
 
+// Warps hand weights and rows to each other through a ring: a race would show now and then only. The blocks have
+// several tiles.
+TEST_F(CudaIntWeights, ProductsHaveTheSameBitsEveryTime) {
+  for (const std::size_t group : {32, 64, 128}) {
+    const cpu::IntProblem<Bf16> p({32, 20000, 1152, 4, group}, Values::kNormal, 9, false);
+    const Source source(p.w, 4);
+    const QuantizedWeight weight({&source});
+    for (const std::size_t m : {5, 15, 32}) {
+      const std::vector<Bf16> x(p.x.begin(), p.x.begin() + static_cast<std::ptrdiff_t>(m * p.shape.k));
+      const Call call = {m, p.shape.n, p.shape.k};
+      const auto once = product<Bf16>(weight.get(), x, call);
+      int differences = 0;
+      for (int i = 0; i < 60; ++i) differences += product<Bf16>(weight.get(), x, call) == once ? 0 : 1;
+      EXPECT_EQ(differences, 0) << "groups of " << group << ", " << m << " rows";
+    }
+  }
+}
+
 TEST_F(CudaIntWeights, RowsAreTheSameAloneAndInAnyNumber) {
   const std::size_t n = 320, k = 640, most = 300;
   for (const int bits : {4, 8}) {
@@ -317,7 +336,7 @@ TEST_F(CudaIntWeights, RowsAreTheSameAloneAndInAnyNumber) {
     const Source source(p.w, bits);
     const QuantizedWeight weight({&source});
     const auto all = product<Bf16>(weight.get(), p.x, {most, n, k});
-    for (const std::size_t m : {1, 3, 8, 9, 40, 64, 100, 129}) {
+    for (const std::size_t m : {1, 3, 8, 9, 17, 32, 40, 64, 100, 129}) {
       const std::vector<Bf16> x(p.x.begin(), p.x.begin() + static_cast<std::ptrdiff_t>(m * k));
       EXPECT_TRUE(same_bits(std::vector<Bf16>(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(m * n)),
                             product<Bf16>(weight.get(), x, {m, n, k})))
@@ -329,9 +348,9 @@ TEST_F(CudaIntWeights, RowsAreTheSameAloneAndInAnyNumber) {
 TEST_F(CudaIntWeights, ColumnRangesAreColumnsOfTheWhole) {
   const std::size_t n = 1000, k = 256;
   for (const std::size_t m : {5, 20}) {
-    for (const std::size_t group : {k, std::size_t{64}}) {
-      const cpu::IntProblem<Bf16> p({m, n, k, 8, group}, Values::kNormal, 5, false);
-      const Source source(p.w, 8);
+    for (const auto& [bits, group] : {std::pair<int, std::size_t>(8, k), {8, 64}, {4, 64}}) {
+      const cpu::IntProblem<Bf16> p({m, n, k, bits, group}, Values::kNormal, 5, false);
+      const Source source(p.w, bits);
       const QuantizedWeight weight({&source});
       std::mt19937 rng(2);
       const auto b = random_values<Bf16>(rng, n);
