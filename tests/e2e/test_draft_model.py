@@ -136,7 +136,7 @@ def test_a_tokenizer_of_other_tokens_is_refused_with_the_first_of_them(mortise, 
     vocab[by_id[100]], vocab[by_id[101]] = 101, 100
     file.write_text(json.dumps(tokenizer))
     text = refused(mortise("run", drafting(path=draft_copy), "-p", "x"))
-    assert "token 100 is " in text and json.dumps(first, ensure_ascii=False) in text and "of 4096 tokens both" in text
+    assert "token 100 is " in text and json.dumps(first, ensure_ascii=False) in text and "of 4096 tokens each" in text
 
 
 @pytest.mark.parametrize("options, path, text", [

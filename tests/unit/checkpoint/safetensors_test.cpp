@@ -164,7 +164,7 @@ TEST_F(Safetensors, AMisalignedTensorIsRefused) {
   const std::string header = R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})";
   EXPECT_EQ(error_for(safetensors_bytes(header + std::string((8 - header.size() % 8) % 8, ' '), "abcd")), "");
   EXPECT_THAT(error_for(safetensors_bytes(header + std::string((8 - header.size() % 8) % 8 + 2, ' '), "abcd")),
-              HasSubstr("tensor 'a' does not begin at a multiple of its 4 bytes"));
+              HasSubstr("tensor 'a' does not begin at a multiple of its element size, 4 bytes"));
 }
 
 TEST_F(Safetensors, ANameThatStandsTwiceIsRefused) {
@@ -187,7 +187,7 @@ TEST_F(Safetensors, WhatStandsInAWrongPlaceIsNamed) {
     return error_for_fields(fmt::format(R"("dtype":"U8","shape":[{}],"data_offsets":[0,4])", value), 4);
   };
   EXPECT_THAT(error_for_shape("-4"),
-              HasSubstr("the header has a negative number in the description of 'a', where none"));
+              HasSubstr("the header has a negative number in the description of 'a', where it does not belong"));
   EXPECT_THAT(error_for_shape("4.0"), HasSubstr("the header has a fraction or too large a number in the description"));
   EXPECT_THAT(error_for_shape("true"), HasSubstr("the header has a boolean in"));
   EXPECT_THAT(error_for_shape("null"), HasSubstr("the header has null in"));

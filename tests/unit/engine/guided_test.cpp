@@ -233,8 +233,8 @@ TEST_F(GuidedTest, RefusesChoicesThatCannotBe) {
   EXPECT_THAT(refusal(guided({1}, {"xw"})), HasSubstr("choices[0]: \"xw\" has token id 90, which ends an answer"));
   Request request = guided({1});
   request.sampling.max_tokens = 3;
-  EXPECT_THAT(refusal(request), HasSubstr("choices[3]: \"xqzQ\" takes 4 tokens, and 3 may be generated"));
-  EXPECT_THAT(refusal(guided(Ids(61, 1))), HasSubstr("\"xqzQ\" takes 4 tokens, and 3 may be generated"));
+  EXPECT_THAT(refusal(request), HasSubstr("choices[3]: \"xqzQ\" needs 4 tokens, but only 3 may be generated"));
+  EXPECT_THAT(refusal(guided(Ids(61, 1))), HasSubstr("\"xqzQ\" needs 4 tokens, but only 3 may be generated"));
 }
 
 }  // namespace

@@ -346,7 +346,7 @@ TEST_F(VerifiedSwapTest, AProposerWhoseDraftsBreakABoundIsRefused) {
   EXPECT_EQ(where.part, "proposer 'fake'");
   EXPECT_EQ(where.num_equal_steps, 5);
   EXPECT_EQ(where.request, 1u);
-  EXPECT_THAT(text, HasSubstr("its drafts are refused: token id 97 is not in the vocabulary of  tokens97"));
+  EXPECT_THAT(text, HasSubstr("its drafts are refused: token id 97 is not in the vocabulary of 97 tokens"));
   expect_answer(collector);
   EXPECT_EQ(engine->stats().num_drafts, 0u);
 }

@@ -177,7 +177,7 @@ TEST(KvEventPublisher, AnEndpointThatCannotBeListenedAtIsAnError) {
   KvEventPublisher taken(anywhere(), 8, 2);
   taken.listen();
   EXPECT_THAT(failure_of({"tcp://127.0.0.1:*", taken.at().endpoint, ""}),
-              HasSubstr("give an address of this machine and a free port, like tcp://127.0.0.1:5557"));
+              HasSubstr("give an address of this machine and a port that is free, like tcp://127.0.0.1:5557"));
 }
 
 TEST(KvEventPublisher, PortsGoFromOneToTheNextWithWhatTheNextHadCachedBefore) {

@@ -78,7 +78,7 @@ TEST(Catalog, UnknownNameGetsTheNearestAndThePlace) {
 TEST(Catalog, UnknownNameFarFromAllOthersMayNotHaveBeenBuilt) {
   const std::string text = error_of([] { good_plugins().select(PartKind::kDevice, "cuda", query_for(nullptr)); });
   EXPECT_THAT(text, AllOf(HasSubstr("unknown plugin 'cuda'; in " + good("x").parent_path().string() + ": "),
-                          EndsWith("; it was not built, or MORTISE_PLUGIN_PATH does not name its folder")));
+                          EndsWith("; it was not built or installed, or MORTISE_PLUGIN_PATH does not name its folder")));
 }
 
 TEST(Catalog, AFolderWithoutPluginsIsNamed) {

@@ -41,7 +41,7 @@ TEST(ElfFile, SaysWhatIsNotASharedObjectOfThisMachine) {
   EXPECT_THAT(refusal({}),
               HasSubstr("is not an ELF file; a plugin is a shared object that mortise_add_plugin() built"));
   const std::string text = "return pipeline {}; this is a script and no plugin";
-  EXPECT_THAT(refusal({text.begin(), text.end()}), HasSubstr("no ELF file"));
+  EXPECT_THAT(refusal({text.begin(), text.end()}), HasSubstr("is not an ELF file"));
 
   auto bytes = read_bytes(good("lively"));
   bytes[EI_CLASS] = ELFCLASS32;
@@ -162,7 +162,7 @@ TEST(ElfFile, DamageIsNamed) {
               HasSubstr("is damaged or truncated: its string table lies beyond its end"));
   EXPECT_THAT(refusal_with([](TinyElf& elf) { elf.last_type = SHT_DYNSYM; }),
               HasSubstr("it has two dynamic symbol tables"));
-  EXPECT_THAT(refusal({}), HasSubstr("no ELF file"));
+  EXPECT_THAT(refusal({}), HasSubstr("is not an ELF file"));
   TinyElf elf;
   auto bytes = elf.bytes();
   std::memset(bytes.data() + offsetof(Elf64_Ehdr, e_shoff), 0, 8);

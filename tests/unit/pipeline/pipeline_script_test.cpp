@@ -198,7 +198,7 @@ TEST_F(PipelineScriptTest, OnlyThePluginsThatAreNamedAreOpened) {
   const PluginCatalog catalog({plugins.path()});
   const std::string text =
       error_of([&] { PipelineScript::from_text("lively {}\nbroken {}", "test.lua", dir_.path(), catalog); });
-  EXPECT_THAT(text, AllOf(StartsWith("test.lua:2: no usable plugin 'broken'"), HasSubstr("no ELF file")));
+  EXPECT_THAT(text, AllOf(StartsWith("test.lua:2: no usable plugin 'broken'"), HasSubstr("is not an ELF file")));
 }
 
 TEST_F(PipelineScriptTest, KeysOfPipelineAreChecked) {

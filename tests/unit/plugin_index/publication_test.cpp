@@ -53,7 +53,7 @@ TEST(Publication, RefusesWhatNobodyCouldInstall) {
   IndexEntry entry = some_entry();
   entry.vendor = "";
   EXPECT_THAT(error_of([&] { publish(folder.path(), entry, "abc", kPrivatePem); }),
-              HasSubstr("the plugin's description cannot be an entry: 'vendor' is no line"));
+              HasSubstr("the plugin's description cannot be an entry: 'vendor' is not a line"));
   EXPECT_TRUE(fs::is_empty(folder.path()));
   folder.write("notes.json", "[]");
   EXPECT_THAT(error_of([&] { publish(folder.path(), some_entry(), "abc", kPrivatePem); }),

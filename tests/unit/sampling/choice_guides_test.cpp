@@ -72,7 +72,7 @@ TEST_F(ChoiceGuidesTest, AChoiceThatIsTooLongForThisRequestIsStillNamed) {
     get();
     ADD_FAILURE() << "it was accepted";
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("choices[2]: \" yes and no\" takes"));
+    EXPECT_THAT(error.what(), HasSubstr("choices[2]: \" yes and no\" needs"));
   }
 }
 

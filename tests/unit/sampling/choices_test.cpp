@@ -137,12 +137,12 @@ TEST(MakeChoiceTrie, TokenIdsAreTakenAsTheyAre) {
   EXPECT_EQ(fixture.refusal(),
             "choices[0]: [68, 4096] has token id 4096, but this model's ids are from 0 to 4095; leave it out");
   fixture.params.choices = {"x", Ids{68, -1}};
-  EXPECT_THAT(fixture.refusal(), HasSubstr("choices[1]: [68, -1] has token id -1, and"));
+  EXPECT_THAT(fixture.refusal(), HasSubstr("choices[1]: [68, -1] has token id -1, but"));
   fixture.params.choices = {Ids(20, 68), Ids{68, 1}};
   EXPECT_THAT(fixture.refusal(), HasSubstr("choices[1]: [68, 1] has token id 1, which ends an answer"));
   fixture.max_tokens = 3;
   EXPECT_THAT(fixture.refusal(),
-              HasSubstr("choices[0]: [68, 68, 68, 68, 68, 68, 68, 68, ...] takes 20 tokens, and 3 "));
+              HasSubstr("choices[0]: [68, 68, 68, 68, 68, 68, 68, 68, ...] needs 20 tokens, but only 3 "));
   fixture.params.choices = {odd};
   fixture.params.stop = {"b"};
   EXPECT_THAT(fixture.refusal(), HasSubstr("choices[0]: [68, 69] contains the stop string \"b\""));

@@ -45,7 +45,7 @@ TEST(CascadeContract, RefusalsBearItsName) {
   query.block_size = 24;
   mortise_error error = make_error();
   EXPECT_EQ(kCascade.supports(&query, &error), MORTISE_UNIMPLEMENTED);
-  EXPECT_THAT(error.message, HasSubstr("block_size 24"));
+  EXPECT_THAT(error.message, HasSubstr("block_size is 24"));
   query.block_size = 16;
   query.device = "cuda";
   EXPECT_EQ(kCascade.supports(&query, &error), MORTISE_UNIMPLEMENTED);

@@ -53,7 +53,7 @@ TEST(PagedContract, RefusalsNameTheReason) {
   EXPECT_THAT(refusal(q), HasSubstr("this file is for the device cpu, not for cuda"));
   q = query(&d);
   q.block_size = 24;
-  EXPECT_THAT(refusal(q), HasSubstr("block_size 24"));
+  EXPECT_THAT(refusal(q), HasSubstr("block_size is 24"));
   q = query(&d);
   q.kv_dtype = MORTISE_F16;
   EXPECT_THAT(refusal(q), HasSubstr("kv_cache.dtype code " + std::to_string(MORTISE_F16) +

@@ -340,7 +340,7 @@ TEST(Speculator, ASpeculatorOfAnotherModelIsRefused) {
   EXPECT_EQ(instance.bind(64, 97), MORTISE_INVALID_ARGUMENT);
   EXPECT_THAT(instance.error.message, HasSubstr("untied/config.json: emb_dim is 48, the target's hidden size is 64"));
   EXPECT_EQ(instance.bind(48, 96), MORTISE_INVALID_ARGUMENT);
-  EXPECT_THAT(instance.error.message, HasSubstr("vocab_size is 97, the target's vocabulary size is 96; take the"));
+  EXPECT_THAT(instance.error.message, HasSubstr("vocab_size is 97, the target's vocabulary size is 96; use the"));
 }
 
 // A copy of a golden speculator with some tensors changed.

@@ -42,7 +42,7 @@ TEST(Ngram, AGapIsAnErrorAndAWholeHistoryMendsIt) {
   ASSERT_EQ(proposer.observe(7, 0, {1, 2, 3}), MORTISE_OK);
   EXPECT_EQ(proposer.observe(7, 5, {1, 2}), MORTISE_INTERNAL);
   EXPECT_STREQ(proposer.error.message,
-               "sequence 7continues at position 5, which does not follow the tokens that the proposer knows");
+               "sequence 7 continues at position 5, which does not follow the tokens that the proposer knows");
   EXPECT_EQ(proposer.propose({7}, {3}, {1}), (std::vector<Tokens>{{}}));
   ASSERT_EQ(proposer.observe(7, 0, {1, 2, 3, 1, 2}), MORTISE_OK);
   EXPECT_EQ(proposer.propose({7}, {5}, {1}), (std::vector<Tokens>{{3}}));

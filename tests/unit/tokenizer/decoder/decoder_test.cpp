@@ -68,9 +68,9 @@ TEST(Decoder, TheSuffixOfAWordIsASpaceOnceAnotherTokenComes) {
 }
 
 TEST(Decoder, StripRemovesACharacterAtBothEndsOfEachToken) {
-  const json strip = {{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 1}};
+  const json strip = {{"type", "Strip"}, {"content", " "}, {"start", 1u}, {"stop", 1u}};
   EXPECT_THAT(decoded(strip, {"  a  ", " b"}), ElementsAre(" a ", "b", ""));
-  const json start = {{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}};
+  const json start = {{"type", "Strip"}, {"content", " "}, {"start", 1u}, {"stop", 0u}};
   EXPECT_THAT(decoded(start, {"  a  "}), ElementsAre(" a  ", ""));
 }
 
