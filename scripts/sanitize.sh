@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 # Where other people's files, scripts, requests and plugins are read, and the engine between them. No kernels are built for these.
 folders=("$@")
-if [ $# -eq 0 ]; then folders=(chat_template engine execution kv_events loader openai pipeline server); fi
+if [ $# -eq 0 ]; then folders=(abi_check chat_template engine execution kv_events loader openai pipeline plugin_index server); fi
 
 scripts/install.sh fuzz
 cmake --preset fuzz -DBUILD_TESTING=ON >/dev/null

@@ -277,7 +277,7 @@ def test_an_index_that_nobody_named_is_not_asked(user):
     refused(user("search", "--index", "ftp://example.org"), "only http, https and file urls can be read")
     refused(user("search", "--index", "http://me:secret@localhost:1"), "user names and passwords in a url are not supported")
     refused(user("search", "--index", "http://localhost:1/a b"), "a url has no spaces and no control characters")
-    for url in ("http://", "http://localhost:99999", "http://localhost:x"):
+    for url in ("http:///x", "http://localhost:99999", "http://localhost:x"):
         refused(user("search", "--index", url), "it has no host, or a port that is not a number from 1 to 65535")
 
 

@@ -101,4 +101,4 @@ def test_a_trace_that_cannot_be_written_is_an_error(tmp_path, mortise):
     process = mortise("run", "-p", "Hello", "--max-tokens", 1, "--trace", "/dev/full")
     assert process.returncode == 1
     assert process.stderr.endswith("mortise: /dev/full: the trace could not be written: No space left on device; it is "
-                                   "not complete\n")
+                                   "incomplete\n")
