@@ -128,7 +128,8 @@ static mortise_status create(const mortise_host* host, const mortise_create_args
                              mortise_error* error) {
   *instance = NULL;
   if (!MORTISE_HAS(args, option_reader)) {
-    return fail(error, MORTISE_FAILED_PRECONDITION, "create", "the host provides no option_reader; use a host of ABI 0.6");
+    return fail(error, MORTISE_FAILED_PRECONDITION, "create",
+                "the host provides no option_reader; use a host of ABI 0.6");
   }
   shortest_job* const self = host->allocate(host, sizeof *self, _Alignof(shortest_job));
   *instance = self;
@@ -162,9 +163,11 @@ static const char options_schema[] =
     "  \"ageing\": {\"title\": \"by how much more of later work than its own job a sequence may be passed; 1: by "
     "none\","
     "    \"type\": \"integer\", \"minimum\": 1, \"maximum\": 1024, \"default\": 8},"
-    "  \"max_num_seqs\": {\"title\": \"maximum number of sequences that run at a time\", \"type\": \"integer\", \"minimum\": 1,"
+    "  \"max_num_seqs\": {\"title\": \"maximum number of sequences that run at a time\", \"type\": \"integer\", "
+    "\"minimum\": 1,"
     "    \"maximum\": 65536, \"default\": 64},"
-    "  \"max_batched_tokens\": {\"title\": \"maximum number of rows in one step; longer prompts are computed in chunks\","
+    "  \"max_batched_tokens\": {\"title\": \"maximum number of rows in one step; longer prompts are computed in "
+    "chunks\","
     "    \"type\": \"integer\", \"minimum\": 1, \"maximum\": 1048576, \"default\": 2048}}}";
 
 static const mortise_scheduler_table table = {.struct_size = sizeof table, .events = events, .plan = plan};

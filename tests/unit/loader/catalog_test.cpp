@@ -77,8 +77,9 @@ TEST(Catalog, UnknownNameGetsTheNearestAndThePlace) {
 // "cuda" in a build that had no nvcc.
 TEST(Catalog, UnknownNameFarFromAllOthersMayNotHaveBeenBuilt) {
   const std::string text = error_of([] { good_plugins().select(PartKind::kDevice, "cuda", query_for(nullptr)); });
-  EXPECT_THAT(text, AllOf(HasSubstr("unknown plugin 'cuda'; in " + good("x").parent_path().string() + ": "),
-                          EndsWith("; it was not built or installed, or MORTISE_PLUGIN_PATH does not name its folder")));
+  EXPECT_THAT(text,
+              AllOf(HasSubstr("unknown plugin 'cuda'; in " + good("x").parent_path().string() + ": "),
+                    EndsWith("; it was not built or installed, or MORTISE_PLUGIN_PATH does not name its folder")));
 }
 
 TEST(Catalog, AFolderWithoutPluginsIsNamed) {
@@ -111,8 +112,7 @@ TEST(Catalog, SearchesTheVariableThenTheExecutablesFolderThenTheUsers) {
   const test::ScopedVariable path("MORTISE_PLUGIN_PATH", "/a::/b/c");
   const test::ScopedVariable data("XDG_DATA_HOME", "/home/data");
   const PluginCatalog catalog = PluginCatalog::standard();
-  EXPECT_THAT(catalog.folders(),
-              testing::ElementsAre("/a", "/b/c", executable_folder(), "/home/data/mortise/plugins"));
+  EXPECT_THAT(catalog.folders(), testing::ElementsAre("/a", "/b/c", executable_folder(), "/home/data/mortise/plugins"));
 }
 
 }  // namespace
