@@ -45,7 +45,7 @@ Address parse_url(const std::string& url) {
   Address address;
   address.is_tls = url.starts_with("https://");
   if (!address.is_tls && !url.starts_with("http://"))
-    fail("--url {}: expected http://HOST:PORT or https://HOST:PORT", url);
+    fail("{}: expected http://HOST:PORT or https://HOST:PORT", url);
   std::string rest = url.substr(url.find("://") + 3);
   rest.resize(std::min(rest.find('/'), rest.size()));
   // The port follows the last colon. A text that ends in ']' has no port: all its colons belong to an IPv6 address.
@@ -54,12 +54,12 @@ Address parse_url(const std::string& url) {
   if (address.host.starts_with('[') && address.host.ends_with(']')) {
     address.host = address.host.substr(1, address.host.size() - 2);
   }
-  if (rest.find('@') != std::string::npos) fail("--url: user names and passwords in a url are not supported");
+  if (rest.find('@') != std::string::npos) fail("user names and passwords in a url are not supported");
   address.port = colon != std::string::npos ? rest.substr(colon + 1) : address.is_tls ? "443" : "80";
   int number = 0;
   const auto read = std::from_chars(address.port.data(), address.port.data() + address.port.size(), number);
   if (address.host.empty() || read.ptr != address.port.data() + address.port.size() || number < 1 || number > 65535) {
-    fail("--url {}: it has no host, or a port that is not a number from 1 to 65535", quote(url));
+    fail("{}: it has no host, or a port that is not a number from 1 to 65535", quote(url));
   }
   return address;
 }
@@ -181,7 +181,7 @@ asio::awaitable<HttpReply> ask_server(const HttpQuestion& question, const Addres
 HttpReply ask_http(const HttpQuestion& question) {
   const std::string whole = question.url + question.path;
   if (std::ranges::any_of(whole, [](char c) { return static_cast<unsigned char>(c) <= ' ' || c == 0x7f; })) {
-    fail("--url {}: a url has no spaces and no control characters", quote(whole));
+    fail("{}: a url has no spaces and no control characters", quote(whole));
   }
   const Address address = parse_url(question.url);
   if (!address.is_tls && !question.ca_file.empty()) fail("--cacert is only for https, but --url is {}", question.url);
