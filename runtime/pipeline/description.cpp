@@ -7,6 +7,7 @@
 #include "abi_check/checked_component.hpp"
 #include "environment.hpp"
 #include "error.hpp"
+#include "json/bounded_json.hpp"
 #include "pipeline/table_schemas.hpp"
 
 namespace mortise {
@@ -96,7 +97,11 @@ void replace_components(PipelineDescription& pipeline, const std::function<const
 }
 
 void check_calls(PipelineDescription& pipeline) {
-  pipeline.checked = pipeline.checked || environment::read(environment::kAbiCheck) == "1";
+  const std::string variable = environment::read(environment::kAbiCheck).value_or("0");
+  if (variable != "0" && variable != "1") {
+    fail("{}={}: expected 1, which checks every call of a plugin, or 0", environment::kAbiCheck, quote(variable));
+  }
+  pipeline.checked = pipeline.checked || variable == "1";
   if (pipeline.checked) replace_components(pipeline, checked_component);
 }
 

@@ -11,7 +11,7 @@
 namespace mortise {
 
 // The entry in `text`, if `signature` is that of a trusted key for exactly these bytes. Throws an Error whose text
-// continues a name and a colon. The text of an entry without a valid signature is parsed by nobody.
+// continues a name and a colon. An entry without a valid signature is not parsed.
 struct VerifiedEntry {
   IndexEntry entry;
   std::string key_id;

@@ -125,6 +125,12 @@ def test_checked_is_true_or_false(mortise, tmp_path):
     assert process.returncode == 1 and "pipeline.lua:1: checked of pipeline is a number; expected true or false" in process.stderr
 
 
+def test_the_variable_is_1_or_0(mortise, tmp_path):
+    process = mortise("run", pipeline(tmp_path), "-p", "x", "--max-tokens", 1, env={"MORTISE_ABI_CHECK": "yes"})
+    assert process.returncode == 1
+    assert "MORTISE_ABI_CHECK='yes': expected 1, which checks every call of a plugin, or 0" in process.stderr
+
+
 def header_words():
     """The text of each header of the plugin API, without the frames of its comments, in one line."""
     folder = SOURCE / "plugin_api/include"

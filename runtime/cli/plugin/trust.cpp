@@ -15,6 +15,15 @@ struct TrustOptions {
   std::string file, removed;
 };
 
+PublicKey read_key(const std::string& file) {
+  const std::string pem = read_whole_file(file, kMaxKeyBytes);
+  try {
+    return parse_public_key(pem);
+  } catch (const Error& error) {
+    fail("{}: {}", file, error.what());
+  }
+}
+
 void list_keys(const TrustedKeys& trusted) {
   std::vector<std::string> broken;
   const auto keys = trusted.list(&broken);
@@ -32,13 +41,8 @@ void trust(const TrustOptions& options) {
     if (options.removed.empty()) list_keys(trusted);
     return;
   }
-  const std::string pem = read_whole_file(options.file, kMaxKeyBytes);
-  try {
-    const PublicKey key = parse_public_key(pem);
-    fmt::print("trusted: {}  {}\n", key.id(), trusted.add(key).string());
-  } catch (const Error& error) {
-    fail("{}: {}", options.file, error.what());
-  }
+  const PublicKey key = read_key(options.file);
+  fmt::print("trusted: {}  {}\n", key.id(), trusted.add(key).string());
 }
 
 }  // namespace
