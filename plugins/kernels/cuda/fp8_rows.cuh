@@ -1,10 +1,10 @@
-// plugins/kernels/cuda/fp8_rows.cuh: E4M3 numbers (widening to operands of tensor cores, rounding to E4M3) and copies
-// of rows of x to shared memory by TMA.
+// plugins/kernels/cuda/fp8_rows.cuh: E4M3 numbers (widening to operands of tensor cores, rounding to E4M3), and how
+// TMA takes the rows of x.
 #pragma once
 
 #include <cstdint>
 
-#include "kernels/cuda/tensor_map.hpp"
+#include "kernels/cuda/row_pieces.cuh"
 
 namespace mortise::cuda {
 
@@ -32,39 +32,10 @@ __device__ __forceinline__ std::uint8_t to_e4m3(float x) {
 
 constexpr int kFp8Swizzled = 64;  // elements of x along K that are swizzled together, as in linear_stream.cuh
 
-// Describes x [m, k] in pieces of `piece_rows` rows and kFp8Swizzled elements. Elements outside of it are zeros.
+// Describes x [m, k] in pieces of `piece_rows` rows and kFp8Swizzled elements; rows are `stride` elements apart.
 inline cudaError_t describe_fp8_rows(const std::uint16_t* x, std::int64_t m, std::int64_t k, std::int64_t stride,
                                      int piece_rows, CUtensorMap& map) {
-  const EncodeTiled encode = encode_tiled();
-  if (encode == nullptr) return cudaErrorNotSupported;
-  const cuuint64_t sizes[] = {static_cast<cuuint64_t>(k), static_cast<cuuint64_t>(m)};
-  const cuuint64_t strides[] = {static_cast<cuuint64_t>(stride) * 2};  // bytes
-  const cuuint32_t box[] = {kFp8Swizzled, static_cast<cuuint32_t>(piece_rows)}, steps[] = {1, 1};
-  const CUresult result = encode(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, const_cast<std::uint16_t*>(x), sizes,
-                                 strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                                 CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
-}
-
-// Copies the piece of described rows that begins at element `column` of row `row`.
-__device__ __forceinline__ void copy_fp8_rows(std::uint32_t to, const CUtensorMap& from, int column, int row,
-                                              std::uint32_t barrier) {
-  asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::
-          "r"(to),
-      "l"(&from), "r"(column), "r"(row), "r"(barrier)
-      : "memory");
-}
-
-// The same for all blocks of a cluster that are in `blocks` (a bit each): the piece comes to the same place in each,
-// and counts towards the barrier in the same place.
-__device__ __forceinline__ void copy_fp8_rows_to_cluster(std::uint32_t to, const CUtensorMap& from, int column, int row,
-                                                         std::uint32_t barrier, std::uint16_t blocks) {
-  asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
-      "[%0], [%1, {%2, %3}], [%4], %5;" ::"r"(to),
-      "l"(&from), "r"(column), "r"(row), "r"(barrier), "h"(blocks)
-      : "memory");
+  return describe_pieces(CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, x, m, k, stride * 2, piece_rows, kFp8Swizzled, map);
 }
 
 }  // namespace mortise::cuda

@@ -147,8 +147,7 @@ __device__ __forceinline__ void feed_rows(const StreamArgs& args, Place place) {
       expect_bytes(place.barrier(), kRowsBytes);
 #pragma unroll
       for (int i = 0; i < kDepth / kFp8Swizzled; ++i) {
-        copy_fp8_rows(place.piece() + i * kHalfBytes, args.rows, chunk * kFp8Chunk + i * kFp8Swizzled, 0,
-                      place.barrier());
+        copy_piece(place.piece() + i * kHalfBytes, args.rows, chunk * kFp8Chunk + i * kFp8Swizzled, 0, place.barrier());
       }
       place.advance();
     }

@@ -112,8 +112,8 @@ __device__ __forceinline__ void feed(const WideArgs& args, Place<S> place, int w
         constexpr std::uint16_t kAll = (1u << kCluster) - 1;
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-          copy_fp8_rows_to_cluster(place.rows() + half * S::kHalfBytes + to, args.rows,
-                                   chunk * kFp8Chunk + half * kFp8Swizzled, row, place.full(), kAll);
+          copy_piece_to_cluster(place.rows() + half * S::kHalfBytes + to, args.rows,
+                                chunk * kFp8Chunk + half * kFp8Swizzled, row, place.full(), kAll);
         }
       }
       place.advance();

@@ -139,8 +139,8 @@ __device__ __forceinline__ void feed_rows(const WidenedArgs& args, WidenedPlace 
       expect_bytes(place.full(), 2 * half_bytes(kRowTiles));
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        copy_fp8_rows(place.rows() + half * half_bytes(kRowTiles), args.rows, chunk * kFp8Chunk + half * kFp8Swizzled,
-                      0, place.full());
+        copy_piece(place.rows() + half * half_bytes(kRowTiles), args.rows, chunk * kFp8Chunk + half * kFp8Swizzled, 0,
+                   place.full());
       }
       place.advance();
     }

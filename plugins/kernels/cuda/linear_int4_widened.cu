@@ -6,10 +6,10 @@
 #include "kernels/cuda/bf16.cuh"
 #include "kernels/cuda/bulk.cuh"
 #include "kernels/cuda/int_loads.cuh"
-#include "kernels/cuda/int_row_pieces.cuh"
 #include "kernels/cuda/int_rows.hpp"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/mma.cuh"
+#include "kernels/cuda/row_pieces.cuh"
 #include "kernels/cuda/wgmma.cuh"
 #include "kernels/cuda/widened_ring.cuh"
 
@@ -135,7 +135,7 @@ __device__ __forceinline__ void feed_rows(const WidenedArgs& args, WidenedPlace 
     for (int chunk = 0; chunk < args.chunks; ++chunk) {
       wait_barrier(place.free(), place.phase ^ 1);
       expect_bytes(place.full(), place.bytes.rows);
-      copy_rows(place.rows(), args.q, chunk * kIntChunk, 0, place.full());
+      copy_piece(place.rows(), args.q, chunk * kIntChunk, 0, place.full());
       place.advance();
     }
   }
@@ -367,8 +367,8 @@ cudaError_t launch_linear_int4_widened(const LinearIntArgs& args, void* workspac
   const int bytes = place_bytes(sets, panels, row_tiles).all();
   const int places = std::min((kSharedBytes - kWidenedBarrierBytes) / bytes, kMostWidenedPlaces);
   all.split = {panels, (all.panels + panels - 1) / panels, places};
-  const cudaError_t error =
-      describe_rows(rows.q, args.m, rows.row_bytes, row_tiles * static_cast<int>(kTileRows), all.q);
+  const cudaError_t error = describe_pieces(CU_TENSOR_MAP_DATA_TYPE_UINT8, rows.q, args.m, rows.row_bytes,
+                                            rows.row_bytes, row_tiles * static_cast<int>(kTileRows), kIntChunk, all.q);
   if (error != cudaSuccess) return error;
   return launch_overlapped(kernel_of(sets, row_tiles), dim3(static_cast<unsigned>(std::min(all.split.tiles, most))),
                            kThreads, static_cast<std::size_t>(places * bytes + kWidenedBarrierBytes), stream, all);

@@ -8,10 +8,10 @@
 
 #include "kernels/cuda/bf16.cuh"
 #include "kernels/cuda/int_loads.cuh"
-#include "kernels/cuda/int_row_pieces.cuh"
 #include "kernels/cuda/int_rows.hpp"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/mma.cuh"
+#include "kernels/cuda/row_pieces.cuh"
 #include "kernels/cuda/wgmma.cuh"
 
 namespace mortise::cuda {
@@ -102,7 +102,7 @@ __device__ __forceinline__ void feed(const WideArgs& args, Place<S> place, int w
                   first + (panel + i) * args.panel_bytes + static_cast<std::int64_t>(chunk) * S::kChunkBytes,
                   S::kChunkBytes, place.full());
       }
-      if (warp == 0) copy_rows(place.rows(), args.q, chunk * kIntChunk, row, place.full());
+      if (warp == 0) copy_piece(place.rows(), args.q, chunk * kIntChunk, row, place.full());
       place.advance();
     }
   }
@@ -420,7 +420,8 @@ cudaError_t launch_linear_int_wide(const LinearIntArgs& args, void* workspace, c
   if (const cudaError_t error = num_multiprocessors(most); error != cudaSuccess) return error;
   const Choice chosen = cheapest(args, layout.column_group, most);
   WideArgs all = {};
-  if (const cudaError_t error = describe_rows(rows.q, args.m, rows.row_bytes, chosen.tile_rows, all.q);
+  if (const cudaError_t error = describe_pieces(CU_TENSOR_MAP_DATA_TYPE_UINT8, rows.q, args.m, rows.row_bytes,
+                                                rows.row_bytes, chosen.tile_rows, kIntChunk, all.q);
       error != cudaSuccess) {
     return error;
   }

@@ -1,7 +1,7 @@
 // Quantised weights through the device: the bits of the CPU's class, whether made from float parts or handed in
 // quantised, by all kernels and at every number of rows.
 // Covers: plugins/devices/checks/quantized
-// Covers: plugins/kernels/cuda/{int_loads,int_pack,int_row_pieces,int_rows,int_sums,int_weight}
+// Covers: plugins/kernels/cuda/{int_loads,int_pack,row_pieces,int_rows,int_sums,int_weight}
 // Covers: plugins/kernels/cuda/{linear_int4_widened,linear_int_stream,linear_int_wide,widened_ring}
 // Covers: plugins/kernels/cuda/wgmma
 #include <algorithm>
