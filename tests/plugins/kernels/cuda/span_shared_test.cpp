@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <random>
 
+#include "span_shape.hpp"
 #include "world.hpp"
 
 namespace mortise::test {
@@ -34,15 +35,6 @@ std::vector<Chunk> ends(const Config& config, std::mt19937& rng, int32_t most) {
   }
   std::shuffle(batch.begin(), batch.end(), rng);
   return batch;
-}
-
-struct Shape {
-  int32_t num_heads, num_kv_heads, head_dim, block_size, window;
-  cuda::SpanCache cache = cuda::SpanCache::kBf16;
-};
-std::ostream& operator<<(std::ostream& out, const Shape& shape) {
-  return out << shape.num_heads << " heads, " << shape.num_kv_heads << " kv heads of " << shape.head_dim
-             << ", blocks of " << shape.block_size << ", window " << shape.window;
 }
 
 // What the runs of a batch were.

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "kernels/cuda/span_math.cuh"
+#include "span_shape.hpp"
 #include "world.hpp"
 
 namespace mortise::test {
@@ -45,18 +46,6 @@ std::vector<Chunk> drafts(const Config& config, std::mt19937& rng) {
   }
   std::shuffle(batch.begin(), batch.end(), rng);
   return batch;
-}
-
-struct Shape {
-  int32_t num_heads, num_kv_heads, head_dim, block_size, window;
-  cuda::SpanCache cache = cuda::SpanCache::kBf16;
-};
-std::ostream& operator<<(std::ostream& out, const Shape& shape) {
-  return out << shape.num_heads << " heads, " << shape.num_kv_heads << " kv heads of " << shape.head_dim
-             << ", blocks of " << shape.block_size << ", window " << shape.window
-             << (shape.cache == cuda::SpanCache::kInt8  ? ", int8"
-                 : shape.cache == cuda::SpanCache::kFp8 ? ", fp8"
-                                                        : "");
 }
 
 class Span : public testing::TestWithParam<Shape> {
