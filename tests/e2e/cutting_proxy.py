@@ -27,38 +27,38 @@ class CuttingProxy:
             except OSError:  # it is being started anew
                 client.close()
                 continue
-            for way in [(client, server, lambda part: part), (server, client, self.limits())]:
+            for way in [(client, server, lambda part: (part, True)), (server, client, self.limits())]:
                 threading.Thread(target=self.pump, args=way, daemon=True).start()
 
     def pump(self, source, sink, limit):
         with contextlib.suppress(OSError):
             while part := source.recv(4096):
-                part = limit(part)
-                if part is None:
-                    break
+                part, goes_on = limit(part)
                 sink.sendall(part)
+                if not goes_on:
+                    break
         for end in (source, sink):  # not closed: the other direction's thread may be waiting for it
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
 
     def limits(self):
-        """What of each part of one connection's answers passes; None: the connection is cut."""
+        """Returns a function that says of each part of one connection's answers which bytes pass, and whether more may follow."""
         streamed, held = 0, False
 
         def limit(part):
             nonlocal streamed, held
             if held:
-                return b""
+                return b"", True
             if streamed or b"text/event-stream" in part:
                 streamed += len(part)
             if self.cut_after is not None and streamed > self.cut_after:
                 self.cut_after = None
                 self.num_cuts += 1
-                return None
+                return part, False  # this part passes: on a busy machine it is the first, and names the stream to go on with
             if self.hold_after is not None and streamed > self.hold_after:
                 self.hold_after = None
                 held = True
-            return part
+            return part, True
 
         return limit
 
