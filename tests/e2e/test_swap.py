@@ -67,14 +67,15 @@ def event_lines(server):
 class Streams:
     """Clients that stream all the time, each its own body, until the end of the block."""
 
-    def __init__(self, server, expected):
-        self.server, self.expected, self.num_answers, self.wrong, self.ends = server, expected, 0, [], False
-        self.threads = [threading.Thread(target=self.run, args=(i,)) for i in range(len(BODIES))]
+    def __init__(self, server, expected, bodies=tuple(BODIES)):
+        self.server, self.expected, self.bodies = server, expected, bodies
+        self.num_answers, self.wrong, self.ends = 0, [], False
+        self.threads = [threading.Thread(target=self.run, args=(i,)) for i in range(len(bodies))]
 
     def run(self, index):
-        while not self.ends or self.num_answers < 2 * len(BODIES):
+        while not self.ends or self.num_answers < 2 * len(self.bodies):
             try:
-                answer = streamed(self.server, BODIES[index])
+                answer = streamed(self.server, self.bodies[index])
             except Exception as error:  # of any kind: it is what the test is about
                 answer = repr(error)
             self.num_answers += 1
@@ -153,6 +154,15 @@ def test_a_rebuilt_file_under_the_same_name_is_the_new_one(server, tmp_path):
     assert len(mapped_builds(server, "mine")) == 2  # as many as there are different files, however often they are swapped
 
 
+@pytest.fixture(scope="module")
+def busy(tmp_path_factory):
+    """One server for all swaps that it refuses, and two clients that always stream a long answer."""
+    with live_server(script_file(tmp_path_factory.mktemp("busy"))) as running:
+        expected = streamed(running, LONG)
+        with Streams(running, [expected] * 2, [LONG] * 2) as streams:
+            yield running, streams
+
+
 @pytest.mark.parametrize("part, plugin, options, status, why", [
     ("scheduler", "fcsf", {}, 400, "did you mean 'fcfs'?"),
     ("scheduler", "fcfs", dict(max_num_seq=3), 400, "did you mean 'max_num_seqs'?"),
@@ -170,24 +180,15 @@ def test_a_rebuilt_file_under_the_same_name_is_the_new_one(server, tmp_path):
     ("proposer", "draft_model", dict(path="/nowhere"), 400, "/nowhere"),
     ("proposer", "", {}, 400, "the field plugin is missing"),
 ])
-def test_what_cannot_be_swapped_is_refused_and_nothing_changes(server, part, plugin, options, status, why):
-    expected = streamed(server, LONG)
-    before, answers, refused = served(server), [], threading.Event()
-
-    def stream():  # the parts are tried first: some request still runs when that is over
-        while not refused.is_set():
-            answers.append(streamed(server, LONG))
-
-    threads = [threading.Thread(target=stream) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-        time.sleep(0.2)
+def test_what_cannot_be_swapped_is_refused_and_nothing_changes(busy, part, plugin, options, status, why):
+    server, streams = busy
+    before = served(server)
     got, _, text = swap(server, part, plugin, **options)
-    refused.set()
     assert (got, why in json.loads(text)["error"]["message"]) == (status, True), text
-    for thread in threads:
-        thread.join()
-    assert answers and all(answer == expected for answer in answers)
+    seen = streams.num_answers
+    while streams.num_answers == seen and not streams.wrong:  # of two: it ran while the swap was refused
+        time.sleep(0.01)
+    assert not streams.wrong
     assert served(server) == before
     if (part in ("kv_cache", "speculation")) != bool(plugin):  # else the body itself is refused, without an event
         assert event_lines(server)[-1]["event"] == "swap refused"
