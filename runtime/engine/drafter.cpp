@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <utility>
 
 namespace mortise {
@@ -72,7 +73,14 @@ std::optional<std::string> Drafter::why_replace() const {
   return fmt::format("{} has failed {} times, the last time in {}", proposer().name, num_failures_, last_failure_);
 }
 
-void Drafter::propose(const mortise_step& step, std::span<const Ask> asked) {
+bool Drafter::has_told(const Sequence& sequence) const {
+  const auto known = known_.find(sequence.id);
+  return known != known_.end() && known->second.num_told == sequence.num_tokens();
+}
+
+void Drafter::propose(const mortise_step& step, std::span<const Ask> open) {
+  std::vector<Ask> asked;
+  std::ranges::copy_if(open, std::back_inserter(asked), [&](const Ask& ask) { return has_told(*ask.sequence); });
   if (asked.empty() || !usable()) return;
   std::vector<std::uint64_t> ids, keys;
   std::vector<std::int32_t> max_drafts, top_ks;

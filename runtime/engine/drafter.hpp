@@ -43,8 +43,10 @@ class Drafter {
     Sequence* sequence;
     std::int32_t max_drafts;  // at least 1
   };
-  // Asks the proposer for drafts and gives the valid ones to their sequences. A sequence may get none.
-  void propose(const mortise_step& step, std::span<const Ask> asked);
+  // Asks the proposer for drafts and gives the valid ones to their sequences. A sequence may get none. The proposer is
+  // not asked for sequences whose tokens it has not been told: those that ran before it came (a swap), and those of an
+  // observe that failed.
+  void propose(const mortise_step& step, std::span<const Ask> open);
   // Tells the proposer the new tokens of the sequences that it may draft for, and which sequences have ended. `hidden`:
   // the hidden rows of the step's batch, passed on to a proposer that wants them; null when there was no step.
   void observe(std::span<const StepOutcome> outcomes, std::span<const std::uint64_t> ended,
@@ -69,6 +71,7 @@ class Drafter {
     std::int32_t num_told = 0;  // tokens
   };
 
+  bool has_told(const Sequence& sequence) const;  // all tokens that the sequence has
   void failed(const char* call, const CallResult& result);
   void broke_bound(const Sequence& sequence, const std::string& why);
   bool take_tree(const Ask& ask, std::span<const std::int32_t> tokens, std::span<const std::int32_t> parents);

@@ -60,6 +60,7 @@ struct ScriptedProposer {
     for (std::int32_t i = 0; i < args.num_seqs; ++i) {
       ++num_asked;
       most_asked = std::max(most_asked, args.max_drafts[i]);
+      EXPECT_EQ(static_cast<std::int64_t>(known[args.seq_ids[i]].size()), args.positions[i]) << "not told everything";
       const Tokens drafts = draft(known[args.seq_ids[i]], args.max_drafts[i]);
       args.num_drafts[i] = static_cast<std::int32_t>(drafts.size());
       std::copy(drafts.begin(), drafts.end(), args.tokens + i * args.draft_stride);

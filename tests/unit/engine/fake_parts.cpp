@@ -253,6 +253,7 @@ mortise_status observe(mortise_proposer* self, const mortise_observation* observ
 
 mortise_status propose(mortise_proposer* self, const mortise_step*, const mortise_proposal_args* args, mortise_error*) {
   for (int32_t i = 0; i < args->num_seqs; ++i) {
+    EXPECT_TRUE(world(self).proposer_alive.contains(args->seq_ids[i])) << "asked before it was told of the sequence";
     const std::vector<int32_t> drafts = world(self).propose(args->seq_ids[i], args->max_drafts[i]);
     args->num_drafts[i] = static_cast<int32_t>(drafts.size());
     for (std::size_t j = 0; j < drafts.size() && j < static_cast<std::size_t>(args->draft_stride); ++j) {
