@@ -50,10 +50,10 @@ void set_text(char (&to)[kSize], std::string_view text) {
   *fmt::format_to_n(to, kSize - 1, "{}", text).out = '\0';
 }
 
-// The host notes each call that it makes (active_part.hpp).
-bool is_on_thread_of_host() {
+// How many calls of the host are running on this thread. It notes each call that it makes (active_part.hpp).
+std::size_t num_host_calls() {
   const CallStack* const stack = CallStack::of_this_thread_if_any();
-  return stack != nullptr && stack->depth() > 0;
+  return stack == nullptr ? 0 : stack->depth();
 }
 
 std::string breach_text(const char* header, const char* rule, const std::string& detail) {
@@ -154,7 +154,11 @@ const mortise_host* Instance::watch(const mortise_host* host) {
 }
 
 Call::Call(Instance& instance, const Function& function)
-    : instance_(instance), function_(function), outer_(innermost_call) {
+    : instance_(instance),
+      function_(function),
+      outer_(innermost_call),
+      num_host_calls_(num_host_calls()),
+      caller_(outer_ != nullptr && outer_->num_host_calls_ == num_host_calls_ ? outer_ : nullptr) {
   innermost_call = this;
 }
 
@@ -195,7 +199,7 @@ void Call::begin() {
     spdlog::error("{}: breaks {}", instance_.name, pending);  // and it is destroyed nevertheless
   }
   if (function_.tag == Tag::kAny) return;
-  caller_must(outer_ != nullptr || is_on_thread_of_host(), kHost, "A plugin creates no threads",
+  caller_must(num_host_calls_ > 0, kHost, "A plugin creates no threads",
               "{} is called on a thread that the host did not call a part on", function_.name);
   caller_must(!instance_.is_busy.exchange(true), kAbi, "one call at a time per instance",
               "{} is called while another call of the instance runs", function_.name);
@@ -243,17 +247,17 @@ void Call::give(mortise_error* to, const mortise_error& from) {
 std::string Call::told(const Breach& breach) const {
   if (!breach.is_callers) {
     // The host names the part whose call fails. If another part made the call, that is the other part.
-    return fmt::format("{}breaks {}", outer_ == nullptr ? "" : instance_.name + " ", breach.text);
+    return fmt::format("{}breaks {}", caller_ == nullptr ? "" : instance_.name + " ", breach.text);
   }
-  if (outer_ != nullptr)
-    return fmt::format("{} in {} breaks {}", outer_->instance_.name, outer_->function_.name, breach.text);
-  return fmt::format("{} breaks {}", is_on_thread_of_host() ? "the host" : "a thread of a plugin", breach.text);
+  if (caller_ != nullptr)
+    return fmt::format("{} in {} breaks {}", caller_->instance_.name, caller_->function_.name, breach.text);
+  return fmt::format("{} breaks {}", num_host_calls_ > 0 ? "the host" : "a thread of a plugin", breach.text);
 }
 
 mortise_status Call::report(const Breach& breach, mortise_error* error) const {
   const std::string text = told(breach);
   // A caller may not look at the status. Its own call fails nevertheless.
-  if (breach.is_callers && outer_ != nullptr && outer_->breach_.empty()) outer_->breach_ = breach.text;
+  if (breach.is_callers && caller_ != nullptr && caller_->breach_.empty()) caller_->breach_ = breach.text;
   if (error == nullptr) spdlog::error("{}: {}: {}", instance_.name, function_.name, text);
   mortise_error own{};
   own.struct_size = sizeof own;

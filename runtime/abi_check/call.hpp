@@ -95,10 +95,10 @@ class Call {
 
   Instance& instance() const { return instance_; }
   const Function& function() const { return function_; }
-  // The checked call that made this one; null: the host made it.
-  const Call* caller() const { return outer_; }
+  // The checked call that made this one; null: the host made it, perhaps inside a checked call of another part.
+  const Call* caller() const { return caller_; }
   // Whether a part that runs a step made this call.
-  bool is_within_step() const { return outer_ != nullptr && outer_->function_.tag == Tag::kStep; }
+  bool is_within_step() const { return caller_ != nullptr && caller_->function_.tag == Tag::kStep; }
 
   // Throws a Breach of the caller unless `holds`. `rule`: the words of `header`.
   template <typename... Args>
@@ -172,7 +172,11 @@ class Call {
 
   Instance& instance_;
   const Function& function_;
-  Call* const outer_;
+  Call* const outer_;  // the checked call around this one
+  // How many calls the host had made on this thread when this call began. The host notes each of its calls, and a part
+  // notes none: so it is the number of the call around this one exactly if a part made this call.
+  const std::size_t num_host_calls_;
+  Call* const caller_;
   bool is_busy_ = false;
   mutable std::string breach_;  // of this part, as a caller in this call
 };

@@ -100,8 +100,9 @@ void check_view(const Call& call, const Scheduler& self, const mortise_schedule_
   call.caller_must(view.token_budget == self.sizes.max_batched_tokens && view.seq_budget == self.sizes.max_num_seqs &&
                        view.num_blocks == self.sizes.num_blocks && view.block_size == self.sizes.block_size,
                    kHeader, "they become the view's budgets and the sizes of activate",
-                   "the view has {}, {}, {} and {}", view.token_budget, view.seq_budget, view.num_blocks,
-                   view.block_size);
+                   "the view has {}, {}, {} and {}; activate had {}, {}, {} and {}", view.token_budget, view.seq_budget,
+                   view.num_blocks, view.block_size, self.sizes.max_batched_tokens, self.sizes.max_num_seqs,
+                   self.sizes.num_blocks, self.sizes.block_size);
   call.caller_must(view.num_free_blocks >= 0 && view.num_free_blocks <= view.num_blocks, kHeader,
                    "available without preempting", "{} of {} blocks", view.num_free_blocks, view.num_blocks);
   const std::pair<const void*, const char*> arrays[] = {

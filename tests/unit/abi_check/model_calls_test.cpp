@@ -112,6 +112,21 @@ TEST_F(CheckedModel, NothingIsAllocatedInAStep) {
                         "tuning)\": the device's allocate is called in a step; it is a [control] call"));
 }
 
+// The host compares two attentions inside a forward (execution/attention_pair).
+TEST_F(CheckedModel, WhatTheHostAllocatesInsideAStepIsTheHosts) {
+  begin();
+  ASSERT_EQ(plan(), "");
+  const auto device_part = device.active_part<mortise_device, mortise_device_table>();
+  void* memory = nullptr;
+  const auto forward_of_model = world.forward;
+  world.forward = [&](const mortise_step* shown, mortise_tensor* hidden, mortise_error* error) {
+    EXPECT_TRUE(device_part.try_call<&mortise_device_table::allocate>("allocate", std::uint64_t{8}, &memory).ok());
+    return forward_of_model(shown, hidden, error);
+  };
+  EXPECT_EQ(forward(), "");
+  EXPECT_EQ(log_of([&] { device_part.tell<&mortise_device_table::free>("free", memory); }), "");
+}
+
 TEST_F(CheckedModel, WhatItFreesWasItsOwn) {
   begin();
   ASSERT_EQ(plan(), "");
