@@ -2,9 +2,12 @@
 """MORTISE_ABI_CHECK=1 and checked = true: correct pipelines give the same tokens, and a part that breaks a rule is named."""
 import json
 import re
+import time
 
 import pytest
 from conftest import BUILD, SOURCE
+from live_server import LiveServer
+from test_swap import BODIES, Streams, script_file, streamed
 
 SCRIPTS = sorted((SOURCE / "scripts").glob("*.lua"))
 BROKEN = BUILD / "tests/unit/conformance/broken"
@@ -113,6 +116,36 @@ def test_a_part_that_is_swapped_in_is_checked(mortise, tmp_path):
     change = f"/swap scheduler {BROKEN}/broken_scheduler.so {{defect = \"changes_view\"}}\nOnce upon a time\n"
     process = mortise("run", script, stdin=change)
     assert "plan changes states" in process.stderr + process.stdout, process.stdout + process.stderr
+
+
+SWAPS = [
+    {"part": "proposer", "plugin": "draft_model", "options": {"path": str(SOURCE / "models/demo-draft")}},
+    {"part": "attention", "plugin": "cascade", "options": {"block_size": 16}, "verify_steps": 20},
+    {"part": "scheduler", "plugin": "prefix_group", "options": {"max_num_seqs": 16, "max_batched_tokens": 256}, "verify_steps": 20},
+    {"part": "model", "plugin": str(BUILD / "llama.so"), "options": {}, "verify_steps": 20},
+    {"part": "proposer", "plugin": "ngram", "options": {}, "verify_steps": 20},
+    {"part": "attention", "plugin": "paged", "options": {"block_size": 32}},
+    {"part": "scheduler", "plugin": "fcfs", "options": {"max_num_seqs": 3, "max_batched_tokens": 32}},
+    {"part": "kv_cache", "options": {"memory": "8MiB"}},
+    {"part": "device", "plugin": "cpu", "options": {"threads": 1}},
+]
+
+
+def test_swaps_under_streams_break_no_rule(tmp_path):
+    log = tmp_path / "log"
+    with log.open("w+") as file:
+        server = LiveServer(script_file(tmp_path), env=CHECK, log=file)
+        expected = [streamed(server, body) for body in BODIES]
+        with Streams(server, expected) as streams:
+            for change in SWAPS:
+                status, _, text = server.ask("POST", "/admin/swap", change)
+                assert status == 200, (change, text)
+                seen = streams.num_answers
+                while streams.num_answers == seen and not streams.wrong:  # steps run with these parts before the next come
+                    time.sleep(0.01)
+        code, _ = server.end()
+    assert not streams.wrong and code == 0
+    assert "breaks" not in log.read_text() and "failed" not in log.read_text()
 
 
 def test_without_the_check_nobody_looks(mortise, tmp_path):

@@ -71,6 +71,9 @@ class Exactness : public ::testing::TestWithParam<int> {
     EXPECT_EQ(together.stats.num_free_blocks + together.stats.num_cached_free_blocks, together.stats.num_blocks)
         << name << ": a block is lost";
     EXPECT_EQ(together.stats.num_rejected_plans, 0u) << "the schedulers of this test make valid plans";
+    if (config.checked && !config.drafts_fail) {
+      EXPECT_EQ(together.stats.num_proposer_failures, 0u) << name << ": a call broke a rule: " << config.describe();
+    }
     ++counts_.mixes;
     counts_.preemptions += together.stats.num_preemptions;
     counts_.cached += together.stats.num_cached_tokens;

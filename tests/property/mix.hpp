@@ -41,6 +41,7 @@ struct RunConfig {
   std::string attention = "paged";   // "paged_single", of the device "remote": without multi-query rows
   std::uint32_t seed = 0;            // of schedule and drafts
   int swaps = 0;                     // of parts and sizes, while the requests run; test doubles go with the first
+  bool checked = false;              // every call of a plugin (abi_check)
   bool errors_are_outcomes = false;  // else the first error of a request is thrown
   // What is run, rather than how: the same when the requests run alone.
   std::string weights = "auto";   // of the model

@@ -242,11 +242,11 @@ std::unique_ptr<Assembly> open_assembly(const std::filesystem::path& model, cons
       "dtype = '{}' }}, attention = {} {{ block_size = {} }}, scheduler = {} {{ max_num_seqs = {}, max_batched_tokens "
       "= {} }}, "
       "kv_cache = {{ memory = '{}', prefix_cache = {}, dtype = '{}' }}{}, "
-      "speculation = {{ verify = '{}', lengths = '{}', batch_expansion = {} }} }}",
+      "speculation = {{ verify = '{}', lengths = '{}', batch_expansion = {} }}, checked = {} }}",
       device, model_plugin(model), model.string(), config.weights, config.device == "cuda" ? "bf16" : "auto",
       config.attention, config.block_size, config.scheduler, config.max_num_seqs, config.max_batched_tokens,
       config.kv_memory, config.prefix_cache, config.kv_dtype, proposer, config.verify,
-      config.adaptive ? "adaptive" : "fixed", config.batch_expansion);
+      config.adaptive ? "adaptive" : "fixed", config.batch_expansion, config.checked);
   // A machine that the tests were carried to has the plugins above the program (scripts/gpu_bundle.sh).
   const std::filesystem::path built = MORTISE_BINARY_DIR;
   const std::filesystem::path folder =
@@ -268,7 +268,7 @@ RunReport run_together(const std::filesystem::path& model, RunConfig config, std
   // Drafts of the largest request may reach one block further than its last token.
   limits.num_blocks =
       std::min(limits.num_blocks, std::max(largest + 1, static_cast<std::int32_t>(all * config.pool_share)));
-  if (config.swaps > 0) {  // the pool is to be what the pipeline says, since swaps make others of it
+  if (limits.num_blocks != assembly->limits().num_blocks) {  // parts are activated for the pool that they get
     config.kv_memory = std::to_string(static_cast<std::uint64_t>(limits.num_blocks) * assembly->kv_bytes_per_block());
     assembly = open_assembly(model, config);
     limits = assembly->limits();
