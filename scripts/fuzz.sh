@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# scripts/fuzz.sh [seconds] [target]: builds the fuzz targets and runs each (or one) for so long, 600 seconds without a number, as
+# scripts/fuzz.sh [seconds] [target]: builds the fuzz targets and runs each (or one) for that long, 600 seconds without a number, as
 # many at a time as the machine has cores. What a target finds stays in build/fuzz/found/<target>, beside the committed seeds.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -17,8 +17,10 @@ constexpr const char* kAbi = "mortise/abi.h";
 constexpr const char* kHost = "mortise/host.h";
 constexpr std::uint64_t kMostAlignment = 4096;
 
+// Global: the functions of a table have no context.
 thread_local Call* innermost_call = nullptr;
 
+// Global: the functions of a table have no context.
 InstanceStates<Instance>& instances() {
   static auto* const states = new InstanceStates<Instance>;
   return *states;

@@ -25,8 +25,9 @@ struct Function {
   State state = State::kAny;
 };
 
-// What the checks remember of one instance. Created before the instance, and kept until it is destroyed. Members
-// without a comment are used by the calls of the instance, which come one at a time.
+// What the checks remember of one instance. Created before the instance, and kept until it is destroyed. Invariant:
+// memory_ holds exactly the memory of the host that the instance holds, extensions_ the first answer of get_ext to each
+// id. Members without a comment are used by the calls of the instance, which come one at a time.
 class Instance {
  public:
   explicit Instance(const Component& real);
@@ -82,7 +83,8 @@ struct Breach {
   std::string text;  // "mortise/abi.h, "words of the header": what happened"
 };
 
-// A checked call as the thread sees it: the calls under way are a list, innermost first. Used by its thread.
+// A checked call as the thread sees it: the calls under way are a list, innermost first. Used by its thread. Invariant:
+// calls of a thread nest.
 class Call {
  public:
   Call(Instance& instance, const Function& function);

@@ -166,17 +166,18 @@ class CheckedComponent {
 }  // namespace abi_check
 
 const Component& checked_component(const Component& component) {
+  // Global, because a swap or a runner asks again for a component that is checked already.
   static auto* const mutex = new std::mutex;
   static auto* const all = new std::map<const Component*, std::unique_ptr<abi_check::CheckedComponent>>;
   static auto* const checked = new std::set<const Component*>;
   const std::lock_guard lock(*mutex);
   if (checked->contains(&component)) return component;
-  std::unique_ptr<abi_check::CheckedComponent>& slot = (*all)[&component];
-  if (slot == nullptr) {
-    slot = std::make_unique<abi_check::CheckedComponent>(component);
-    checked->insert(&slot->component());
+  std::unique_ptr<abi_check::CheckedComponent>& entry = (*all)[&component];
+  if (entry == nullptr) {
+    entry = std::make_unique<abi_check::CheckedComponent>(component);
+    checked->insert(&entry->component());
   }
-  return slot->component();
+  return entry->component();
 }
 
 }  // namespace mortise

@@ -15,7 +15,7 @@
 
 namespace mortise::abi_check {
 
-// The inputs of one call. Used by one thread.
+// The inputs of one call. Used by one thread. Invariant: each input is hashed before the call.
 class Inputs {
  public:
   template <typename T>
@@ -51,7 +51,8 @@ class Inputs {
   std::vector<Input> inputs_;
 };
 
-// An output array of one call: a copy of the host's, between guard elements. Invariant: data() has the host's length.
+// An output array of one call: a copy of the host's, between guard elements. Used by one thread. Invariant: data() has
+// the host's length.
 template <typename T>
 class Output {
  public:

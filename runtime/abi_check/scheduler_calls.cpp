@@ -90,7 +90,7 @@ void check_sequence(const Call& call, const mortise_schedule_view& view, std::in
   call.caller_must(view.lookahead[i] >= 0 && view.lookahead[i] < view.token_budget, kHeader,
                    "The most draft tokens this step may verify", "lookahead[{}] is {}", i, view.lookahead[i]);
   call.caller_must(i == 0 || view.arrivals[i] >= view.arrivals[i - 1], kHeader, "The live sequences, oldest first",
-                   "arrivals[{}] is {} behind {}", i, view.arrivals[i], i == 0 ? 0 : view.arrivals[i - 1]);
+                   "arrivals[{}] is {} after {}", i, view.arrivals[i], i == 0 ? 0 : view.arrivals[i - 1]);
 }
 
 void check_view(const Call& call, const Scheduler& self, const mortise_schedule_view& view) {

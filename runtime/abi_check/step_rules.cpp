@@ -63,7 +63,7 @@ void check_arrays(const Call& call, const mortise_batch& batch) {
                    rows);
   for (std::int32_t i = 0; i < seqs; ++i) {
     call.caller_must(batch.cu_seqlens_q[i] <= batch.cu_seqlens_q[i + 1], kBatch,
-                     "run i has rows cu_seqlens_q[i] .. cu_seqlens_q[i + 1] - 1", "cu_seqlens_q descends behind run {}",
+                     "run i has rows cu_seqlens_q[i] .. cu_seqlens_q[i + 1] - 1", "cu_seqlens_q descends after run {}",
                      i);
   }
   call.caller_must(batch.cu_seqlens_q[batch.num_real_seqs] == batch.num_real_tokens, kBatch,

@@ -47,6 +47,7 @@ nlohmann::json proposal_output(const mortise_proposal_args& args) {
   return out;
 }
 
+// Global: the functions of a table have no context.
 InstanceStates<RecordedInstance>& instances() {
   static auto* const states = new InstanceStates<RecordedInstance>;
   return *states;

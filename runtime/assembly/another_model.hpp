@@ -7,7 +7,7 @@
 
 namespace mortise {
 
-// Thrown if the requested model gives other tokens than the running model, or has another max_model_len, so that the
+// Thrown if the requested model gives other tokens than the serving model, or has another max_model_len, so that the
 // running engine cannot take it. A caller that can open a second pipeline may replace the whole pipeline instead. A
 // value: each thread has its own.
 class AnotherModelError : public Error {

@@ -54,7 +54,7 @@ class Assembly {
   // says the same. `tell` is called on the engine's thread and must not wait. Call this before the first swap.
   void on_fallback(std::function<void(const FallbackNews& news)> tell) { tell_ = std::move(tell); }
 
-  // Returns the running parts and sizes; a swap changes them.
+  // Returns the serving parts and sizes; a swap changes them.
   PipelineDescription description() const;
   Parts parts() const;
   EngineLimits limits() const;

@@ -114,7 +114,7 @@ PartSet::PartSet(const PartSet& running, const PipelineDescription& description,
     check_second_cache(running);
   }
   const bool same_sizes = limits_.same_sizes(running.limits_);
-  // Proposers and scheduler were activated for the running set's sizes.
+  // Proposers and scheduler were activated for the serving set's sizes.
   if (!same_sizes && proposers_ == running.proposers_) open_proposers();
   if (same_sizes && same_part(description_.scheduler, running.description_.scheduler)) {
     scheduler_ = running.scheduler_;
@@ -247,7 +247,7 @@ void PartSet::bind_attention(const std::function<void()>& give_up) {
   }
 }
 
-// A second attention beside the running one has a cache of the same size. This is checked first, because the system
+// A second attention beside the serving one has a cache of the same size. This is checked first, because the system
 // ends a process that takes more memory than there is.
 void PartSet::check_second_cache(const PartSet& running) const {
   if (&target_->attention() == &running.target_->attention()) return;

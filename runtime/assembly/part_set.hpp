@@ -1,5 +1,5 @@
 // runtime/assembly/part_set.hpp: all parts of a pipeline, open and active, with the sizes that they were made for. A
-// swap makes another set, which shares unchanged parts with the running set.
+// swap makes another set, which shares unchanged parts with the serving set.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +17,10 @@
 
 namespace mortise {
 
-// How the parts of a new set take over from those of the running set.
+// How the parts of a new set take over from those of the serving set.
 enum class Placement {
   kInPlace,
-  // New and running parts run side by side for a while. A different attention gets its own KV memory. Shared parts keep
+  // New and serving parts run side by side for a while. A different attention gets its own KV memory. Shared parts keep
   // their sizes until fit().
   kBeside,
 };
@@ -33,8 +33,8 @@ class PartSet {
   // part, file or option at fault.
   PartSet(const PipelineDescription& description, std::shared_ptr<const ModelFiles> files, FileOpener open_draft);
   // Opens the parts of `description`. Parts that `running` already has are shared with it. `files` gives the model to
-  // load; without it the running model is shared, or loaded again from the same files if the device differs. Calls
-  // `use` before it takes memory or buffers from running parts. Destroying the set without keep() gives shared parts
+  // load; without it the serving model is shared, or loaded again from the same files if the device differs. Calls
+  // `use` before it takes memory or buffers from serving parts. Destroying the set without keep() gives shared parts
   // their previous sizes. Throws an AnotherModelError; an Error with kConflict if the parts are to run beside those of
   // `running` but have other sizes; or another Error. The parts of `running` are then as they were.
   PartSet(const PartSet& running, const PipelineDescription& description, std::shared_ptr<const ModelFiles> files,
@@ -64,7 +64,7 @@ class PartSet {
   const std::string& numerics_id() const { return numerics_id_; }
 
  private:
-  // Shared parts that this set has resized. The destructor restores the running set's sizes.
+  // Shared parts that this set has resized. The destructor restores the serving set's sizes.
   struct Resized;
 
   std::string make_numerics_id() const;

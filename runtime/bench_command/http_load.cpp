@@ -22,7 +22,7 @@ namespace mortise::bench {
 namespace {
 
 constexpr std::string_view kEvent = "data: ", kEnd = "data: [DONE]", kError = "{\"error\"";
-// The bytes of a stream that are kept: its last event has the number of tokens, and other servers add fields behind it.
+// The bytes of a stream that are kept: its last event has the number of tokens, and other servers add fields after it.
 constexpr std::size_t kMaxTail = 1024;
 
 int open_connection(const HttpAddress& address) {

@@ -31,7 +31,7 @@ bool same_operations(const std::vector<const TracedOp*>& a, const std::vector<co
   return std::ranges::equal(a, b, [](const TracedOp* x, const TracedOp* y) { return x->key == y->key; });
 }
 
-// The layers of the attention's calls in the order of a forward. Stretch i + 1 begins behind call i.
+// The layers of the attention's calls in the order of a forward. Stretch i + 1 begins after call i.
 std::vector<std::int32_t> attention_layers(const RowTrace& trace) {
   std::vector<std::int32_t> layers;
   for (const TracedOp& op : trace.ops()) {
@@ -64,7 +64,7 @@ bool looks_alike(const TracedOp& a, const TracedOp& b) {
 // of the first stretch therefore belongs to the next layer.
 std::string layer_name(const TracedOp& op, const Stretches& stretches, const std::vector<std::int32_t>& layers) {
   if (op.layer >= 0) return fmt::format("layer {}", op.layer);
-  if (op.stretch < 0 || op.is_anchor) return "behind the layers";
+  if (op.stretch < 0 || op.is_anchor) return "after the layers";
   const auto count = static_cast<std::int32_t>(layers.size());
   if (count == 0) return "no layer known";
   const auto& of_stretch = stretches.at(op.stretch);
@@ -219,7 +219,7 @@ TraceComparison compare_traces(const TraceView& old_run, const TraceView& new_ru
       const TracedRow& a = old_run.trace.rows()[index];
       const TracedRow* const b = partner_row(new_run.trace, new_rows, a, new_run.sequences.size());
       if (b == nullptr) continue;
-      // Behind a token that differs, rows have different histories.
+      // After a token that differs, rows have different histories.
       if (!shares(old_run.sequences[static_cast<std::size_t>(a.choice)],
                   new_run.sequences[static_cast<std::size_t>(b->choice)], a.position)) {
         continue;

@@ -22,7 +22,7 @@ struct TracedOp {
   std::string name;    // "linear"
   std::string output;  // "out"
   // The number of attention calls (append, run) before it in the forward. Operations with equal numbers are between the
-  // same two calls. -1: after the forward, in the head and the operations behind it.
+  // same two calls. -1: after the forward, in the head and the operations after it.
   std::int32_t stretch = 0;
   std::int32_t layer = -1;        // for a call of the attention; otherwise -1
   bool is_anchor = false;         // an operation of every model: attention, hidden rows, logits
@@ -42,7 +42,7 @@ struct OutputRows {
 struct TracedRow {
   std::int32_t choice = 0, position = 0, token = 0;
   std::uint64_t step = 0;
-  // Index in rows() of the sequence's preceding row if that ran in the same step, otherwise -1. A row behind a rejected
+  // Index in rows() of the sequence's preceding row if that ran in the same step, otherwise -1. A row after a rejected
   // draft is not a row of the sequence.
   std::int32_t behind = -1;
   std::vector<std::pair<std::uint32_t, std::uint64_t>> hashes = {};  // (operation, hash of its output), in order

@@ -14,7 +14,7 @@ std::int64_t element_bytes(std::int32_t dtype) {
   return (dtype & 0xff) / 8;
 }
 
-// The elements of a row; below, the bytes from the first to behind the last.
+// The elements of a row; below, the bytes from the first element to the end of the last.
 std::vector<std::int64_t> row_shape(const mortise_tensor& tensor) {
   return {tensor.shape + 1, tensor.shape + std::max(tensor.ndim, 1)};
 }

@@ -36,7 +36,7 @@ SegmentedText segments_of(const MarkedText& text, Budget& budget) {
   return segments;
 }
 
-// A text that no message contains by accident. The space behind it shows whether the template strips contents. As in
+// A text that no message contains by accident. The space after it shows whether the template strips contents. As in
 // transformers.
 constexpr std::string_view kEndMark = "CONTINUE_FINAL_MESSAGE_TAG";
 

@@ -12,7 +12,7 @@
 namespace mortise::jinja {
 namespace {
 
-// Reads `least` to `most` digits of a base, and moves `at` behind them.
+// Reads `least` to `most` digits of a base, and moves `at` past them.
 std::uint32_t read_code(std::string_view text, std::size_t& at, std::size_t least, std::size_t most, int base) {
   std::uint32_t code = 0;
   const char* const begin = text.data() + at;

@@ -10,7 +10,7 @@
 
 namespace mortise::jinja {
 
-// Parses the expressions of one template. Used by one thread. Invariant: tokens_ stands behind the last expression that
+// Parses the expressions of one template. Used by one thread. Invariant: tokens_ stands after the last expression that
 // was parsed.
 class ExpressionParser {
  public:

@@ -67,7 +67,7 @@ Value replaced(Runtime& runtime, const Value& value, Arguments& arguments) {
                                      of.has(2) && of.at(2).is_none() ? -1 : of.integer(2, -1), runtime));
 }
 
-// So many spaces, or the given text.
+// A number of spaces, or the given text.
 MarkedText indentation(Runtime& runtime, const Value* width, std::int64_t otherwise) {
   constexpr std::int64_t kMost = 1000;
   if (width != nullptr && width->text() != nullptr) {

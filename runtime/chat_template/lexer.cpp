@@ -125,7 +125,7 @@ class Lexer {
     while (!take_end(kind)) take_token(line);
   }
 
-  // Ends a tag and removes white space behind it: all after "-", otherwise one newline unless there is "+".
+  // Ends a tag and removes white space after it: all of it after "-", otherwise one newline unless there is "+".
   void close(std::size_t end, char sign, bool trims_newline) {
     advance(end);
     if (sign == '-') {

@@ -102,7 +102,7 @@ MarkedText with_case(const MarkedText& text, Case wanted) {
     } else {
       append_character(utf8proc_tolower(character), source, out);
     }
-    // str.title() begins a word behind any character without case; lower() looks past case-ignorable marks.
+    // str.title() begins a word after any character without case; lower() looks past case-ignorable marks.
     cased_before = is_cased(character) || (wanted == Case::kLower && cased_before && is_case_ignorable(character));
     first = false;
   }

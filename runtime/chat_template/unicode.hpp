@@ -10,7 +10,7 @@
 
 namespace mortise::jinja {
 
-// Returns the character at `at`, and moves `at` behind it.
+// Returns the character at `at`, and moves `at` past it.
 std::int32_t next_character(std::string_view text, std::size_t& at);
 std::size_t count_characters(std::string_view text);
 // The byte where character `index` begins; the text's size if there are fewer characters.

@@ -25,7 +25,7 @@ std::optional<double> number(const json& object, const char* key, Range range, c
   const json& value = member(object, key);
   if (value.is_null()) return std::nullopt;
   const double number = value.is_number() ? value.get<double>() : std::nan("");
-  // Beyond float's range the conversion is undefined; such a number is out of every range.
+  // Converting a double beyond float's range is undefined behaviour. Use NaN instead: it fails the range check below.
   const double used = std::abs(number) <= FLT_MAX ? static_cast<float>(number) : std::nan("");
   if (!(used >= range.low && used <= range.high) || (range.above_low && used == range.low)) {
     fail("{}: {} is {}; expected a number {} {} to {}; correct the file", where, key, quote(value.dump()),

@@ -15,7 +15,7 @@ namespace mortise {
 
 struct EarlierResults {
   ProgressState progress;          // finished lines
-  std::uint64_t output_bytes = 0;  // of whole lines; the earlier run may have been killed within a line behind them
+  std::uint64_t output_bytes = 0;  // of whole lines; the earlier run may have been killed within a line after them
   bool complete = false;           // every input line has a result
   std::optional<std::int64_t> created;
   // System_fingerprint -> the body of a request with this fingerprint.

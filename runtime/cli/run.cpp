@@ -175,7 +175,7 @@ void run(const RunOptions& options) {
         "--proposer and --max-draft-tokens need one prompt: -p PROMPT; in a dialogue use /proposer");
   }
   SessionOptions session_options = options.session;
-  session_options.trials = Trials::kWhenIdle;  // the first token of a single user should come early
+  session_options.warm_up = WarmUp::kWhenIdle;  // the first token of a single user should come early
   Session session(session_options);
   OpenPipeline& pipeline = session.pipeline();
   SamplingParams defaults = pipeline.service.info().defaults;

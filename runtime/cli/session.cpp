@@ -73,7 +73,7 @@ void OpenPipeline::try_out(const TrialOrder& order) {
       order, [this] { return engine.health().state != EngineHealth::State::kOk || InterruptGuard::interrupted(); });
   if (outcome.was_made) return;
   spdlog::warn(
-      "{}: the new parts were not tried first, because the running parts could not be opened a second time: {}", name,
+      "{}: the new parts were not tried first, because the serving parts could not be opened a second time: {}", name,
       outcome.why_not);
 }
 
@@ -165,7 +165,7 @@ EngineHooks Session::hooks_for(const OpenPipeline& pipeline) {
   hooks.name = "pipeline " + pipeline.name;
   hooks.trace = trace_.get();
   hooks.queue = queue_;
-  hooks.trials = options_.trials;
+  hooks.warm_up = options_.warm_up;
   if (kv_observer_) {
     const Assembly& assembly = pipeline.assembly;
     hooks.kv_observer = kv_observer_(model_name(pipeline.name, assembly), assembly.limits());
@@ -192,10 +192,10 @@ void Session::check_health() const {
 
 OpenPipeline& Session::open(std::size_t index) {
   const std::lock_guard lock(open_mutex_);
-  std::unique_ptr<OpenPipeline>& slot = open_[index];
-  if (slot) return *slot;
-  slot = std::make_unique<OpenPipeline>(prepared(script_.pipelines()[index]), *this);
-  return *slot;
+  std::unique_ptr<OpenPipeline>& pipeline = open_[index];
+  if (pipeline) return *pipeline;
+  pipeline = std::make_unique<OpenPipeline>(prepared(script_.pipelines()[index]), *this);
+  return *pipeline;
 }
 
 PipelineDescription Session::prepared(PipelineDescription description) const {
@@ -224,8 +224,8 @@ void Session::replace(OpenPipeline& old, std::unique_ptr<OpenPipeline> next, std
     leaving.thread.join();
     return true;
   });
-  const auto slot = std::ranges::find_if(open_, [&](const auto& entry) { return entry.second.get() == &old; });
-  assert(slot != open_.end());
+  const auto found = std::ranges::find_if(open_, [&](const auto& entry) { return entry.second.get() == &old; });
+  assert(found != open_.end());
   Leaving& leaving = leaving_.emplace_back();
   try {
     leaving.thread = std::thread([this, &leaving, users = std::move(users)] { wait_for_end(leaving, users); });
@@ -233,7 +233,7 @@ void Session::replace(OpenPipeline& old, std::unique_ptr<OpenPipeline> next, std
     leaving_.pop_back();
     throw;
   }
-  leaving.pipeline = std::exchange(slot->second, std::move(next));
+  leaving.pipeline = std::exchange(found->second, std::move(next));
 }
 
 void Session::wait_for_end(Leaving& leaving, const std::weak_ptr<const void>& users) {

@@ -39,7 +39,7 @@ struct SessionOptions {
   // Unbounded, because commands limit their requests themselves (OrderedLinesLimits, kMaxOpenTokens), and a refused
   // line would be lost.
   QueueLimits queue = QueueLimits::unbounded();
-  Trials trials = Trials::kAtOnce;  // kWhenIdle: the first token comes earlier
+  WarmUp warm_up = WarmUp::kAtOnce;  // kWhenIdle: the first token comes earlier
   bool populate_kv = false;         // take KV memory at the start, unless the script says otherwise
   // Gives the observer that measures the answers of a model. The observer must outlive the session. Empty: no observer.
   std::function<AnswerObserver*(const std::string& model)> observer = {};
@@ -67,7 +67,7 @@ struct OpenPipeline {
   // as an Error, and then nothing was opened here. Relative paths in the change are resolved against the working
   // folder. Throws an Error that names the wrong key, plugin or option. [any thread that may wait]
   PipelineDescription try_change(const PartChange& change);
-  // Replaces running parts; see Assembly::swap. [any thread but the engine's and a sink's]
+  // Replaces serving parts; see Assembly::swap. [any thread but the engine's and a sink's]
   SwapFigures swap(const PipelineDescription& next, const SwapOptions& options = {}) {
     return assembly.swap(engine, next, options);
   }

@@ -13,13 +13,13 @@ namespace mortise::conformance {
 
 class Subject;
 
-// Thrown by a case: the plugin breaks the case's rule. The text says how.
+// Thrown by a case: the plugin breaks the case's rule. The text says how. A value.
 class CaseFailed : public Error {
  public:
   using Error::Error;
 };
 
-// Thrown by a case: it does not apply to this plugin. The text says why.
+// Thrown by a case: it does not apply to this plugin. The text says why. A value.
 class NotApplicable : public Error {
  public:
   using Error::Error;

@@ -53,7 +53,7 @@ void DeviceBuffer::expect_guards(const char* name) const {
   const auto before = contents.begin() + kGuard, after = contents.end() - kGuard;
   expect(std::none_of(contents.begin(), before, changed), "bytes in front of {} are overwritten", name);
   const auto found = std::find_if(after, contents.end(), changed);
-  expect(found == contents.end(), "byte {} behind the end of {} is overwritten", found - after, name);
+  expect(found == contents.end(), "byte {} after the end of {} is overwritten", found - after, name);
 }
 
 void DeviceBuffer::copy(void* to, const void* from, std::size_t bytes) const {

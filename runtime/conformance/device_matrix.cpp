@@ -98,7 +98,7 @@ Matrix DeviceMatrix::read() const {
     mortise_load(row, dtype_, 1, columns_, matrix.row(r));
     const bool is_kept = std::all_of(row + static_cast<std::size_t>(columns_) * size, row + row_bytes,
                                      [](std::uint8_t byte) { return byte == kBetweenRows; });
-    expect(is_kept, "bytes behind row {} of a matrix with strided rows are overwritten", r);
+    expect(is_kept, "bytes after row {} of a matrix with strided rows are overwritten", r);
   }
   return matrix;
 }

@@ -13,7 +13,7 @@
 namespace mortise::conformance {
 namespace {
 
-// So many arrays of one size must have ended before the addresses of the first one are used again.
+// This many arrays of one size must have ended before the addresses of the first one are used again.
 constexpr std::size_t kUnusedArrays = 256;
 constexpr std::size_t kLargeArray = 1 << 18;  // in bytes: from here on, an array that has ended keeps no memory
 

@@ -38,7 +38,7 @@ struct Alone {
     for (const std::size_t sequence : all) runs.push_back({sequence, 0, size(sequence)});
     return runs;
   }
-  // The last `count` rows of each sequence that has so many.
+  // The last `count` rows of each sequence that has this many.
   std::vector<SceneRun> last_runs(std::int32_t count) const {
     std::vector<SceneRun> runs;
     for (const std::size_t sequence : all) {

@@ -512,7 +512,7 @@ void SimulatedEngine::step() {
 void SimulatedEngine::carry_out(const View& view, const mortise_schedule_plan& plan) {
   const auto sequence = [&](int32_t i) -> Sequence& { return live_[view.live[static_cast<std::size_t>(i)]]; };
   for (int32_t k = 0; k < plan.num_preempted; ++k) release(sequence(plan.preempted[k]));
-  // All starting sequences take their cached blocks before any sequence allocates, because an allocation may evict
+  // All admitted sequences take their cached blocks before any sequence allocates, because an allocation may evict
   // cached blocks.
   for (int32_t k = 0; k < plan.num_scheduled; ++k) {
     if (!sequence(plan.seqs[k]).running()) admit(sequence(plan.seqs[k]));

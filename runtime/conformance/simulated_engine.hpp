@@ -106,7 +106,7 @@ class SimulatedEngine {
     SimulatedRequest request;
     std::vector<int32_t> tokens;
     int32_t num_computed = 0;
-    std::size_t last_token;  // it ends when it has so many
+    std::size_t last_token;  // it ends when it has this many
     std::vector<BlockId> blocks, pinned;
     int32_t num_published = 0;
     bool publishes = true, was_started = false;

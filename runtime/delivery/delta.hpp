@@ -55,7 +55,7 @@ struct Delta {
   // When the engine sent the delta: at the end of the step that made its last token. All deltas of a step have the same
   // time.
   std::chrono::steady_clock::time_point sent;
-  // the deltas that were merged into this one, oldest first. Tokens behind the last of them were sent at `sent`.
+  // the deltas that were merged into this one, oldest first. Tokens after the last of them were sent at `sent`.
   struct Merged {
     std::chrono::steady_clock::time_point sent;
     std::size_t end = 0;  // end of its tokens in `tokens`

@@ -83,7 +83,7 @@ bool Engine::take_requests(Inbox::Arrivals arrivals) {
 }
 
 void Engine::add(const std::shared_ptr<RequestState>& state) {
-  books_changed_ = true;
+  stats_changed_ = true;
   std::vector<std::shared_ptr<Sequence>> choices;
   // Ids start at 1 and follow the order of submit(). The choices of a request have consecutive ids. `mortise bisect`
   // finds the sequences of a trace by this order.

@@ -66,7 +66,7 @@ void CandidateDrafting::observe(std::span<const StepOutcome> outcomes, std::span
   candidate_->observe(outcomes, ended, hidden);
 }
 
-// Counts the drafts that are now known to be accepted or rejected. Drafts behind a rejected one are rejected too.
+// Counts the drafts that are now known to be accepted or rejected. Drafts after a rejected one are rejected too.
 void CandidateDrafting::judge(const Sequence& sequence) {
   const auto found = pending_.find(sequence.id);
   if (found == pending_.end()) return;

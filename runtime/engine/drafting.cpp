@@ -10,7 +10,7 @@ namespace mortise {
 namespace {
 
 // The most edits of logits that the predicted rows of a step may have together. With penalties each row has its own
-// edits, one for each different token before it. Without this limit hundreds of rows behind a long text would take any
+// edits, one for each different token before it. Without this limit hundreds of rows after a long text would take any
 // amount of memory.
 constexpr std::size_t kMostEdits = std::size_t{1} << 20;  // 16 MiB
 

@@ -141,7 +141,7 @@ StepPlan Engine::plan(std::uint64_t step_id) {
 }
 
 void Engine::preempt(Sequence& sequence) {
-  books_changed_ = true;
+  stats_changed_ = true;
   setup_->kv->release(sequence);
   ++counters_.num_preemptions;
   trace_.mark(sequence, "preempted");
@@ -159,7 +159,7 @@ std::vector<Sequence*> Engine::admit(const StepPlan& plan) {
       planned.sequence->gathered.started = now;
     }
     requests_.started(*planned.sequence);
-    books_changed_ = true;
+    stats_changed_ = true;
     setup_->kv->admit(*planned.sequence);
     counters_.num_admitted_tokens += static_cast<std::uint64_t>(planned.sequence->num_tokens());
     counters_.num_cached_tokens += static_cast<std::uint64_t>(planned.sequence->num_cached);
@@ -454,7 +454,7 @@ FinishReason Engine::end_of(const Sequence& sequence, std::int32_t token) const 
 
 void Engine::end(Sequence& sequence, FinishReason reason) {
   if (sequence.finish != FinishReason::kNone) return;
-  any_ended_ = books_changed_ = true;
+  any_ended_ = stats_changed_ = true;
   setup_->kv->release(sequence);
   setup_->kv->pin(sequence, 0);
   Delta& news = sequence.gathered;
@@ -518,7 +518,7 @@ void Engine::drop_ended() {
 void Engine::publish_stats() {
   constexpr auto kEvery = std::chrono::milliseconds(50);
   const auto now = std::chrono::steady_clock::now();
-  const bool due = std::exchange(books_changed_, false) || live_.empty() || now - published_ >= kEvery;
+  const bool due = std::exchange(stats_changed_, false) || live_.empty() || now - published_ >= kEvery;
   if (!due && !trace_.is_on()) return;
   published_ = now;
   counters_.num_rejected_plans = carried_.num_rejected_plans + setup_->planner->num_rejected_plans();

@@ -58,7 +58,7 @@ struct EngineStats {
   PhaseTimes phases;
   std::uint64_t num_generated = 0;  // tokens
   std::uint64_t num_preemptions = 0;
-  std::uint64_t num_admitted_tokens = 0;  // known tokens of sequences that start, or restart after a preemption,
+  std::uint64_t num_admitted_tokens = 0;  // known tokens of admitted sequences, first and after a preemption,
   std::uint64_t num_cached_tokens = 0;    // and how many of them came from the prefix cache
   std::uint64_t num_evicted_blocks = 0;   // from the prefix cache
   std::uint64_t num_drafts = 0, num_accepted = 0;  // of proposers
@@ -116,7 +116,7 @@ class Engine {
   // Updated after each step in which a request came, started, was preempted or ended, and otherwise every 50 ms. [any
   // thread]
   EngineStats stats() const;
-  // Replaces the running parts by other parts, or by parts of other sizes, between two steps. Blocks the caller until
+  // Replaces the serving parts by other parts, or by parts of other sizes, between two steps. Blocks the caller until
   // every sequence that ran has its next token (GapWatch). The engine pauses only while `make` runs and the parts are
   // exchanged. Sequences keep their tokens; if the new parts have other KV memory, their KV is computed again. Throws
   // what `make` throws, what Inbox::put throws, and an Error with kConflict if a live request could not go on; nothing
@@ -222,7 +222,7 @@ class Engine {
   EngineStats carried_;                          // counts of parts that swaps have removed
   std::deque<std::shared_ptr<Sequence>> live_;   // in order of arrival
   bool any_ended_ = false;                       // since drop_ended()
-  bool books_changed_ = true;                    // since publish_stats()
+  bool stats_changed_ = true;                    // since publish_stats()
   std::chrono::steady_clock::time_point published_{};
   // The sequences of the running step until its tokens are committed. If a part refuses this step, only these end.
   std::vector<Sequence*> in_step_;

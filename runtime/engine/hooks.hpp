@@ -35,7 +35,7 @@ struct EngineHooks {
   KvObserver* kv_observer = nullptr;
   std::string name = "engine";  // in the trace
   QueueLimits queue;
-  Trials trials = Trials::kAtOnce;  // kWhenIdle: while no request runs or waits
+  WarmUp warm_up = WarmUp::kAtOnce;  // kWhenIdle: while no request runs or waits
   // A swap with verify_steps is refused if no step could be compared for this long; tests wait less.
   std::chrono::milliseconds verify_patience = std::chrono::seconds(60);
   // Called for each failure of a scheduler or a proposer, even though the host makes up for it. [engine's thread]

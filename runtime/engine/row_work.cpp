@@ -74,7 +74,7 @@ void RowWork::add_draw(const LogitRow& row) {
   arrays.edits.push_back(edits_of(owner, drafts));
 }
 
-// The edits of a row behind drafts assume that all these drafts are accepted. If one is not, the row's result is not
+// The edits of a row after drafts assume that all these drafts are accepted. If one is not, the row's result is not
 // used.
 RowEdits RowWork::edits_of(const Sequence& owner, std::span<const std::int32_t> drafts) {
   std::span<const std::int32_t> banned;

@@ -42,7 +42,7 @@ class SequenceKv {
   void drop_forks(Sequence& sequence);
   // Enters the blocks that this step has filled into the prefix tree.
   void publish(Sequence& sequence);
-  // Releases the blocks behind the known tokens. Rejected drafts filled them, possibly hundreds.
+  // Releases the blocks past the known tokens, possibly hundreds. Rejected drafts filled them.
   void trim(Sequence& sequence);
   // Releases its blocks, because it has ended or is preempted. Its pin stays.
   void release(Sequence& sequence);

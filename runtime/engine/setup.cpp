@@ -11,6 +11,6 @@ Setup::Setup(const Parts& parts, const EngineLimits& sizes, const SetupContext& 
       rows(limits.batch_expansion),
       row_work(context.vocab_size, limits.rejection),
       execution(std::make_unique<Execution>(std::vector<ShardParts>{parts}, limits, generation, std::function<void()>{},
-                                            context.hooks.trials)) {}
+                                            context.hooks.warm_up)) {}
 
 }  // namespace mortise

@@ -135,8 +135,8 @@ SwapFigures Engine::carry_out(const MakeReplacement& make, const std::function<v
     const std::chrono::duration<double> took = Clock::now() - begin;
     if (!live_.empty()) figures.pause_s = std::max(figures.pause_s, took.count());
   };
-  std::vector<ShardParts> released;  // the running parts, set once their buffers may have moved
-  std::uint64_t num_replays = 0;     // graph replays of the running parts, read before they are released
+  std::vector<ShardParts> released;  // the serving parts, set once their buffers may have moved
+  std::uint64_t num_replays = 0;     // graph replays of the serving parts, read before they are released
   bool gave_up_kv = false;
   const StepUse use = {.give_up_kv =
                            [&] {
@@ -165,7 +165,7 @@ SwapFigures Engine::carry_out(const MakeReplacement& make, const std::function<v
     if (!released.empty()) resume(released);
     throw;
   }
-  books_changed_ = true;
+  stats_changed_ = true;
   publish_stats();
   figures.generation = generation_;
   end_pause();

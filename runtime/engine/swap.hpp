@@ -20,8 +20,8 @@ namespace mortise {
 
 struct Replacement;
 
-// The new parts may share memory and instances with the running parts. MakeReplacement and Replacement::fit call these
-// functions before they take something away from the running parts. [engine's thread]
+// The new parts may share memory and instances with the serving parts. MakeReplacement and Replacement::fit call these
+// functions before they take something away from the serving parts. [engine's thread]
 struct StepUse {
   std::function<void()> give_up_kv = [] {};       // the contents of the KV memory are about to be lost
   std::function<void()> release_buffers = [] {};  // buffers of the model or the attention are about to move
@@ -30,8 +30,8 @@ struct StepUse {
   std::function<void()> step_meanwhile = [] {};
 };
 
-// Makes a replacement. Engine::swap throws what it throws, and nothing has changed then. For a swap with verify_steps
-// the new parts are made beside the running parts: MakeReplacement calls nothing but use.step_meanwhile, a different
+// Makes a replacement. If it throws, Engine::swap rethrows and nothing has changed. For a swap with verify_steps
+// the new parts are made beside the serving parts: MakeReplacement calls nothing but use.step_meanwhile, a different
 // attention or model gets its own KV memory, and shared parts keep their sizes until `fit` is called. [engine's thread]
 using MakeReplacement = std::function<Replacement(const StepUse& use)>;
 
@@ -98,7 +98,7 @@ using Fallbacks = std::map<PartKind, Fallback>;  // by the kind of the part that
 
 // The parts and sizes that replace those of an engine.
 struct Replacement {
-  // All parts, active; parts that do not change are the running parts. If sizes change, scheduler and proposers are
+  // All parts, active; parts that do not change are the serving parts. If sizes change, scheduler and proposers are
   // new, because they were activated for the old sizes.
   Parts parts;
   EngineLimits limits;

@@ -6,7 +6,7 @@
 namespace mortise {
 namespace {
 
-constexpr std::size_t kLeast = 16;  // the smallest segment has room for so many edits
+constexpr std::size_t kLeast = 16;  // the smallest segment has room for this many edits
 
 }  // namespace
 

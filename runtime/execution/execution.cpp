@@ -18,9 +18,9 @@ constexpr std::chrono::milliseconds kLongestKnown{300};
 }  // namespace
 
 Execution::Execution(std::vector<ShardParts> shards, const ExecutionLimits& limits, std::uint64_t generation,
-                     const std::function<void()>& between, Trials trials)
+                     const std::function<void()>& between, WarmUp warm_up)
     : limits_(limits),
-      trials_(trials),
+      warm_up_(warm_up),
       snapshot_(std::make_shared<const PartsSnapshot>(PartsSnapshot{std::move(shards), generation})) {
   shards_ = make_shards(*snapshot(), between);
 }
@@ -34,7 +34,7 @@ Execution::Shards Execution::make_shards(const PartsSnapshot& parts, const std::
                                              parts.generation, limits_, between));
   }
   const bool searches = std::chrono::steady_clock::now() - begin > kLongestKnown;
-  if (trials_ == Trials::kAtOnce || searches || between) try_sizes(shards, between);
+  if (warm_up_ == WarmUp::kAtOnce || searches || between) try_sizes(shards, between);
   return shards;
 }
 

@@ -25,7 +25,7 @@
 namespace mortise {
 
 // When steps of all sizes are tried, so that a device can choose its algorithms for them (Shard::try_next_size).
-enum class Trials {
+enum class WarmUp {
   kAtOnce,    // before the first step, so that no request waits for them
   kWhenIdle,  // by calls of try_next_size(), so that the first token comes earlier. A device that must first search
               // for its algorithms, which takes seconds, tries all sizes at once.
@@ -40,11 +40,11 @@ class Execution {
   // the parts is above that of every Execution that this one replaces. `between`, if set, is called between two passes
   // of the warm-up; the whole warm-up then runs in this constructor. Throws a PartError, and what `between` throws.
   Execution(std::vector<ShardParts> shards, const ExecutionLimits& limits, std::uint64_t generation = 0,
-            const std::function<void()>& between = {}, Trials trials = Trials::kAtOnce);
+            const std::function<void()>& between = {}, WarmUp warm_up = WarmUp::kAtOnce);
   Execution(const Execution&) = delete;
   Execution& operator=(const Execution&) = delete;
 
-  // Returns the parts that run now. A caller that holds the snapshot keeps it and everything that it points to valid.
+  // Returns the serving parts. A caller that holds the snapshot keeps it and everything that it points to valid.
   // [any thread]
   std::shared_ptr<const PartsSnapshot> snapshot() const { return snapshot_.load(); }
   // Returns why no step can run any more: a part that every step needs has failed. nullopt: none has. [any thread]
@@ -58,7 +58,7 @@ class Execution {
   // move. No step can run until replace() has succeeded.
   void release() { shards_.clear(); }
 
-  // With Trials::kWhenIdle: tries a step of one more size. Throws a PartError. REQUIRES: no step is between launch and
+  // With WarmUp::kWhenIdle: tries a step of one more size. Throws a PartError. REQUIRES: no step is between launch and
   // collect; has_untried_sizes().
   bool has_untried_sizes() const { return !shards_.empty() && first().num_untried_sizes() > 0; }
   void try_next_size();
@@ -91,7 +91,7 @@ class Execution {
   const Shard& first() const { return *shards_.front(); }
 
   ExecutionLimits limits_;
-  const Trials trials_;
+  const WarmUp warm_up_;
   Published<PartsSnapshot> snapshot_;
   Shards shards_;
 };

@@ -136,7 +136,7 @@ std::int32_t ModelStack::max_logit_rows(std::int32_t max_batched_tokens) const {
       std::clamp<std::int64_t>(bytes / (std::int64_t{4} * dims().vocab_size), 1, max_batched_tokens));
 }
 
-// Shares the running attention if it has the same description and sizes; otherwise opens a new one.
+// Shares the serving attention if it has the same description and sizes; otherwise opens a new one.
 void ModelStack::choose_attention(const PartDescription& attention, mortise_query& query, const ModelStack* running) {
   query.dims = &model_->dims;
   query.kv_dtype = kv_dtype_;
@@ -207,7 +207,7 @@ void ModelStack::bind_kv(std::int32_t num_blocks, const std::function<void()>& g
   cache_ = {nullptr, layout_.layout_id, num_blocks};
   if (has_running_kv_) {
     cache_.memory = running_.memory;
-    if (attention_->active()) return;  // the running attention, which is bound already
+    if (attention_->active()) return;  // the serving attention, which is bound already
   } else if (runs && !shares_host_memory(parts_.device) && running_.memory->bytes >= kv_bytes) {
     give_up();
     cache_.memory = running_.memory;

@@ -43,7 +43,7 @@ struct StackParts {
   KvDtype kv_dtype;
   std::int32_t block_size;
   bool populate_kv = false;  // allocates its pages in the background, not only as they are used
-  bool own_kv = false;       // a new attention gets its own KV memory even if its layout is the running one
+  bool own_kv = false;       // a new attention gets its own KV memory even if its layout is the serving one
 };
 
 // Invariant: parts() name instances that this stack keeps alive. Stacks may share instances. Used by the thread that

@@ -1,4 +1,4 @@
-// runtime/execution/warm_up_progress.hpp: shows the progress of the trial steps of a start, if they take longer than a
+// runtime/execution/warm_up_progress.hpp: shows the progress of the warm-up steps of a start, if they take longer than a
 // moment. On a terminal it redraws one line and erases it at the end; otherwise it logs.
 #pragma once
 

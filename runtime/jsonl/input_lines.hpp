@@ -21,7 +21,7 @@ struct InputLine {
   bool too_long = false;    // text has only the beginning
   bool terminated = true;   // false: the last line has no line end
   std::uint64_t begin = 0;  // offset of its first byte
-  std::uint64_t end = 0;    // offset behind its line end
+  std::uint64_t end = 0;    // offset after its line end
   std::uint64_t num_bytes() const { return end - begin; }
 };
 

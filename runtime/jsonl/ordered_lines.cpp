@@ -20,7 +20,7 @@ namespace {
 
 constexpr int kTickMs = 100;
 
-struct Slot {
+struct OpenLine {
   // The place of the result's text, as the thread of the run knows it.
   enum class Place { kMemory, kWaitingFile, kOutput };
 
@@ -42,22 +42,22 @@ class Board {
   Board(const Board&) = delete;
   Board& operator=(const Board&) = delete;
 
-  void finish(const std::shared_ptr<Slot>& slot, LineResult result) {
+  void finish(const std::shared_ptr<OpenLine>& open, LineResult result) {
     const std::lock_guard lock(mutex_);
-    slot->result = std::move(result);
-    slot->ready = true;
-    bytes_ += slot->result.text.size();
-    finished_.push_back(slot);
+    open->result = std::move(result);
+    open->ready = true;
+    bytes_ += open->result.text.size();
+    finished_.push_back(open);
     const std::uint64_t one = 1;
     // Fails only if the counter is full, and then the reader wakes anyway.
     if (::write(event_, &one, sizeof one) < 0) return;
   }
-  bool is_ready(const Slot& slot) const {
+  bool is_ready(const OpenLine& open) const {
     const std::lock_guard lock(mutex_);
-    return slot.ready;
+    return open.ready;
   }
   // The lines that were finished since the last call.
-  std::vector<std::shared_ptr<Slot>> take_finished() {
+  std::vector<std::shared_ptr<OpenLine>> take_finished() {
     const std::lock_guard lock(mutex_);
     return std::exchange(finished_, {});
   }
@@ -85,7 +85,7 @@ class Board {
   const int event_;
   mutable std::mutex mutex_;
   std::size_t bytes_ = 0;  // of lines at work and of finished results in memory
-  std::vector<std::shared_ptr<Slot>> finished_;
+  std::vector<std::shared_ptr<OpenLine>> finished_;
 };
 
 // One run over all lines. Invariant: open_ has the lines that are read and not written, in their order. Used by one
@@ -120,26 +120,26 @@ class Run {
   // Writes results that are next in order. Returns whether there were any.
   bool write_ready() {
     if (open_.empty() || !board_->is_ready(*open_.front())) return false;
-    const std::shared_ptr<Slot> slot = std::move(open_.front());
+    const std::shared_ptr<OpenLine> open = std::move(open_.front());
     open_.pop_front();
-    num_sequences_ -= slot->num_sequences;
-    const Slot::Place place = std::exchange(slot->place, Slot::Place::kOutput);
-    board_->drop_bytes(slot->line.num_bytes() + slot->result.text.size());
-    if (place == Slot::Place::kWaitingFile) slot->result.text = waiting_->read(slot->line.number).value();
-    events_.write(slot->line, std::move(slot->result));
-    if (waiting_ != nullptr) waiting_->drop_up_to(slot->line.number);
+    num_sequences_ -= open->num_sequences;
+    const OpenLine::Place place = std::exchange(open->place, OpenLine::Place::kOutput);
+    board_->drop_bytes(open->line.num_bytes() + open->result.text.size());
+    if (place == OpenLine::Place::kWaitingFile) open->result.text = waiting_->read(open->line.number).value();
+    events_.write(open->line, std::move(open->result));
+    if (waiting_ != nullptr) waiting_->drop_up_to(open->line.number);
     return true;
   }
 
   // Moves finished results that are not next in order from memory to the file.
   void keep_waiting() {
-    for (const std::shared_ptr<Slot>& slot : board_->take_finished()) {
+    for (const std::shared_ptr<OpenLine>& open : board_->take_finished()) {
       // Failed lines are not kept: they run again after an interruption, because the run itself may have been the
       // cause.
-      if (waiting_ == nullptr || slot->place == Slot::Place::kOutput || slot->result.failed) continue;
-      std::string& text = slot->result.text;
-      if (!waiting_->contains(slot->line.number) && !waiting_->keep(slot->line.number, text)) continue;
-      slot->place = Slot::Place::kWaitingFile;
+      if (waiting_ == nullptr || open->place == OpenLine::Place::kOutput || open->result.failed) continue;
+      std::string& text = open->result.text;
+      if (!waiting_->contains(open->line.number) && !waiting_->keep(open->line.number, text)) continue;
+      open->place = OpenLine::Place::kWaitingFile;
       board_->drop_bytes(text.size());
       text = {};
     }
@@ -150,15 +150,15 @@ class Run {
     const InputLines::Next next = in_.next(line);
     input_ended_ = next == InputLines::Next::kEnd;
     if (next != InputLines::Next::kLine) return input_ended_;
-    const auto slot = std::make_shared<Slot>();
-    open_.push_back(slot);
+    const auto open = std::make_shared<OpenLine>();
+    open_.push_back(open);
     board_->add_bytes(line.num_bytes());
-    slot->num_sequences =
-        start_(line, lost_.watch([board = board_, slot](LineResult result) { board->finish(slot, std::move(result)); },
+    open->num_sequences =
+        start_(line, lost_.watch([board = board_, open](LineResult result) { board->finish(open, std::move(result)); },
                                  line.number));
-    num_sequences_ += slot->num_sequences;
+    num_sequences_ += open->num_sequences;
     line.text = {};
-    slot->line = std::move(line);
+    open->line = std::move(line);
     return true;
   }
 
@@ -169,7 +169,7 @@ class Run {
   WaitingLines* const waiting_;
   const std::shared_ptr<Board> board_ = std::make_shared<Board>();
   const LostLines lost_;
-  std::deque<std::shared_ptr<Slot>> open_;
+  std::deque<std::shared_ptr<OpenLine>> open_;
   std::size_t num_sequences_ = 0;
   bool input_ended_ = false;
 };

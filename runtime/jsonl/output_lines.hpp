@@ -32,7 +32,7 @@ class OutputLines {
   // Whether a run that is interrupted can be continued.
   bool can_continue() const { return regular_; }
 
-  // Keeps the first `keep_bytes` bytes of the file and continues behind them.
+  // Keeps the first `keep_bytes` bytes of the file and continues after them.
   // REQUIRES: called before write().
   void start(std::uint64_t keep_bytes);
   // Appends a line and passes it to the system, so it survives the end of the process. Throws an Error. Once `stopped`

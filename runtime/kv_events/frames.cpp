@@ -9,7 +9,7 @@ namespace {
 
 // The most bytes of a frame from a reader. A request has 8 bytes, a subscription is a topic.
 constexpr std::int64_t kMaxReceivedBytes = 256;
-// A reader that accepts no data for so long is disconnected, and its queue is freed.
+// A reader that accepts no data for this long is disconnected, and its queue is freed.
 constexpr int kMaxStallMs = 30'000;
 
 }  // namespace

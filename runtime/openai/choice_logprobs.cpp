@@ -29,7 +29,7 @@ constexpr std::size_t kEntrySize = 8;
 void check_lists(std::size_t num_logprobs, const std::vector<Request>& requests, std::size_t n) {
   if (num_logprobs <= kMaxLogprobs) return;
   fail(
-      "choice_logprobs: the log probabilities of {} choices behind each of {} prompts, for each of n = {} answers, are "
+      "choice_logprobs: the log probabilities of {} choices after each of {} prompts, for each of n = {} answers, are "
       "more than the {} values that one body may ask for; lower n, send several bodies, or use /v1/score, which "
       "returns them once",
       requests.front().sampling.choices.size(), requests.size(), n, kMaxLogprobs);
@@ -125,7 +125,7 @@ Abort run_job_with_choices(Engine& engine, std::vector<Request> requests, std::s
     };
   };
   // The answers are submitted first, so that their prompts are in the cache, or being computed, when the choices
-  // follow. If the engine takes both at once, the choices run behind the prompt of their answer.
+  // follow. If the engine takes both at once, the choices run after the prompt of their answer.
   Abort answers = run_job(engine, std::move(requests), observer, take(&Halves::answers));
   RequestSeries scores{halves->work->choices.size(),
                        [work = halves->work](std::size_t index) { return make_request(*work, index); }};

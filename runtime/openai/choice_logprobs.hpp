@@ -1,5 +1,5 @@
 // runtime/openai/choice_logprobs.hpp: the field `choice_logprobs`: for requests with guided `choices`, the log
-// probabilities of all choices behind the same prompt, as /v1/score gives them. Internal to this folder.
+// probabilities of all choices after the same prompt, as /v1/score gives them. Internal to this folder.
 #pragma once
 
 #include <functional>

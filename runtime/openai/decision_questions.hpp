@@ -16,7 +16,7 @@ struct DecisionOption {
 struct DecisionQuestion {
   enum class Type { kPredicate, kChoice, kScore } type = Type::kPredicate;
   nlohmann::ordered_json name;          // a text or null
-  std::string text;                     // the model reads it behind the input: instructions, options, how to answer
+  std::string text;                     // the model reads it after the input: instructions, options, how to answer
   std::vector<DecisionOption> options;  // at least two with distinct texts; for a predicate Yes and No
 };
 

@@ -1,5 +1,5 @@
 // POST /v1/decisions: the probability of each value that the answer to a question may have. The log probability of a
-// value is that of its tokens behind the rendered chat, exactly as /v1/score gives it. The values of a question are
+// value is that of its tokens after the rendered chat, exactly as /v1/score gives it. The values of a question are
 // then normalised: each probability is conditional on the answer being one of them.
 #include <algorithm>
 #include <cmath>
@@ -37,7 +37,7 @@ bool begins_another(const std::vector<std::int32_t>& tokens, const std::vector<s
 }
 
 // If the tokens of one value begin another value's tokens, its probability would include the other's. An end token
-// behind each value of the question prevents that.
+// after each value of the question prevents that.
 void separate(std::vector<std::vector<std::int32_t>>& all, const Tokenizer& tokenizer, std::size_t question) {
   if (std::none_of(all.begin(), all.end(), [&](const auto& tokens) { return begins_another(tokens, all); })) return;
   const auto end = tokenizer.eos_id();
@@ -50,7 +50,7 @@ void separate(std::vector<std::vector<std::int32_t>>& all, const Tokenizer& toke
   for (std::vector<std::int32_t>& tokens : all) tokens.push_back(*end);
 }
 
-// The tokens of the question's values behind its prompt, as guided generation uses them.
+// The tokens of the question's values after its prompt, as guided generation uses them.
 std::vector<std::vector<std::int32_t>> value_tokens(const Engine& engine, Request guided,
                                                     const DecisionQuestion& question, std::size_t index) {
   for (const DecisionOption& option : question.options) guided.sampling.choices.emplace_back(option.text);

@@ -1,5 +1,5 @@
 // runtime/openai/event_id.hpp: the `id` of a stream's event. It holds everything that a replica needs to resume the
-// stream behind this event, given the same body. A client sends it back as Last-Event-ID (HTML standard, "Server-sent
+// stream after this event, given the same body. A client sends it back as Last-Event-ID (HTML standard, "Server-sent
 // events").
 #pragma once
 

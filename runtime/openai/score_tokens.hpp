@@ -1,4 +1,4 @@
-// runtime/openai/score_tokens.hpp: splits a prompt and the completions that are scored behind it into tokens, as
+// runtime/openai/score_tokens.hpp: splits a prompt and the completions that are scored after it into tokens, as
 // lm-evaluation-harness does (0.4, TemplateLM._encode_pair and loglikelihood), so that both give the same scores.
 #pragma once
 
@@ -13,7 +13,7 @@ namespace mortise {
 
 using SharedTokens = std::shared_ptr<const std::vector<std::int32_t>>;
 
-// The tokens of one score: the log probabilities of `completion` behind `prompt`, which is never empty.
+// The tokens of one score: the log probabilities of `completion` after `prompt`, which is never empty.
 struct ScoreTokens {
   SharedTokens prompt;  // one list for all completions, unless they change it
   std::vector<std::int32_t> completion;
@@ -23,9 +23,9 @@ struct ScoreTokens {
 // else its end token, stands for it; a completion that begins with that token then loses it. Token ids are not changed.
 // Two texts are split as follows:
 //   - White space at the end of the prompt belongs to the completion: many tokens begin with a space, few end with one.
-//   - Both texts are tokenized together. The completion's tokens are those behind the number of tokens of the prompt
-//     alone. If no token is left, they are those behind the tokens that the prompt and both texts together have in
-//     common.
+//   - Both texts are tokenized together. If the prompt alone has k tokens, the tokens from index k on are the
+//     completion's. If there are none, the completion's tokens are those after the longest common beginning of the
+//     prompt's tokens and the tokens of both texts.
 // Tokens of the post-processor go in front of the prompt (unless it begins with their text), never in front of a
 // completion. Invariant: if the prompt is a text, context_ and spaces_ together are it.
 class ScoreSplitter {

@@ -78,7 +78,7 @@ class Service {
   Abort handle(const std::string& url, const nlohmann::json& body, std::function<void(Answer)> done,
                const AnswerStamp& stamp = {});
 
-  // Starts a body with `stream` for /v1/completions or /v1/chat/completions. `last_event_id` is the event behind which
+  // Starts a body with `stream` for /v1/completions or /v1/chat/completions. `last_event_id` is the event after which
   // a broken stream resumes; its content is in the id, since the service keeps nothing. `wake` as in AnswerStream.
   // Throws an Error if the body is refused. Thread-safe if chat_template is.
   std::unique_ptr<AnswerStream> stream(const std::string& url, const nlohmann::json& body,
@@ -101,7 +101,7 @@ class Service {
   // template refuses the messages.
   std::vector<std::int32_t> chat_prompt(const ChatInput& input) const;
 
-  // The most tokens that a choice can get behind `num_prompt` prompt tokens.
+  // The most tokens that a choice can get after `num_prompt` prompt tokens.
   std::size_t max_generated(const SamplingParams& sampling, std::size_t num_prompt) const;
 
   Engine& engine_;

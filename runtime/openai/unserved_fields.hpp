@@ -19,7 +19,7 @@ struct UnservedField {
   unsigned urls;
   // Whether this value leaves the answer as it would be without the field.
   bool (*is_harmless)(const nlohmann::json& value, const nlohmann::json& body);
-  const char* message;  // text behind the field's name
+  const char* message;  // text after the field's name
 };
 
 // Returns all such fields: OpenAI's, vLLM's, and the samplers of llama.cpp and its relatives.

@@ -17,7 +17,7 @@ using std::chrono::nanoseconds;
 using std::chrono::steady_clock;
 
 constexpr int kHookInterval = 100;  // instructions between two checks of the budget; one may take 10 ms
-// A call counts as so many instructions, so that a C function which makes many calls (sort) ends, too.
+// A call counts as this many instructions, so that a C function which makes many calls (sort) ends, too.
 constexpr std::int64_t kCallCost = 10;
 constexpr std::size_t kBytesPerCost = 64;          // bytes that take about as long to fill as an instruction
 constexpr std::size_t kMaxErrorBytes = 4096;       // of an error text, which a script can make as long as its memory

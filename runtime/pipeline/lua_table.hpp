@@ -1,4 +1,4 @@
-// runtime/pipeline/lua_table.hpp: evaluates the text that a person types behind the name of a part: its options,
+// runtime/pipeline/lua_table.hpp: evaluates the text that a person types after the name of a part: its options,
 // {block_size = 16}, or the list of first_of, {ngram {}, draft_model {path = "..."}}.
 #pragma once
 

@@ -29,7 +29,7 @@ class RunnerKv {
   // REQUIRES: last_step == step for each of `wanted`, and less for all others.
   std::size_t reserve(std::span<RunnerSequence*> wanted, RunnerSequences& all, std::uint64_t step);
 
-  // Declares the KV behind the first `num_tokens` tokens invalid.
+  // Declares the KV past the first `num_tokens` tokens invalid.
   void cut(RunnerSequence& sequence, std::int32_t num_tokens);
   // Puts the full blocks of committed tokens into the prefix tree.
   void publish(RunnerSequence& sequence);

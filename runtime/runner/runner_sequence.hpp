@@ -18,7 +18,7 @@ struct RunnerSequence {
   // The sequence's id in batches. Unique, whereas a caller may reuse an id after the end of its sequence.
   std::uint64_t batch_id = 0;  // 0: it was in no batch yet
   std::vector<std::int32_t> tokens;
-  std::int32_t num_committed = 0;  // leading tokens from updates; the tokens behind them are drafts
+  std::int32_t num_committed = 0;  // leading tokens from updates; the tokens after them are drafts
   // Position of the first token for which the model has no embedding.
   std::int32_t first_unknown = kNone;
 

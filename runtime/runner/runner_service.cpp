@@ -15,7 +15,7 @@ struct RunnerService::Table : mortise_runner_table {
   RunnerService* service;
 };
 
-struct RunnerService::Slot {
+struct RunnerService::OpenRunner {
   RunnerService* service;
   std::optional<std::uint64_t> kv_bytes;  // nullopt: as many tokens as the target's cache
   std::unique_ptr<Runner> runner;
@@ -72,8 +72,8 @@ RunnerService::RunnerService(std::shared_ptr<const PartInstance> device, Pipelin
       table_(std::make_unique<Table>()) {
   table_->struct_size = sizeof(mortise_runner_table);
   table_->service = this;
-  table_->open = open_slot;
-  table_->close = close_slot;
+  table_->open = open_runner;
+  table_->close = close_runner;
   table_->dims = [](mortise_runner* runner) { return &runner_of(runner).stack().dims(); };
   table_->update = [](mortise_runner* runner, const mortise_runner_tokens* tokens, mortise_error* error) {
     return guarded(error, "update", MORTISE_INVALID_ARGUMENT, [&] { runner_of(runner).update(*tokens); });
@@ -101,10 +101,10 @@ const void* RunnerService::extension(const char* id) const {
 }
 
 Runner& RunnerService::runner_of(mortise_runner* runner) {
-  return *reinterpret_cast<Slot*>(runner)->runner;
+  return *reinterpret_cast<OpenRunner*>(runner)->runner;
 }
 
-mortise_status RunnerService::open_slot(const mortise_runner_table* table, const mortise_runner_open_args* args,
+mortise_status RunnerService::open_runner(const mortise_runner_table* table, const mortise_runner_open_args* args,
                                         mortise_runner** runner, mortise_error* error) {
   *runner = nullptr;
   return guarded(error, "runner", MORTISE_FAILED_PRECONDITION, [&] {
@@ -112,13 +112,13 @@ mortise_status RunnerService::open_slot(const mortise_runner_table* table, const
   });
 }
 
-void RunnerService::close_slot(mortise_runner* runner) {
-  RunnerService& service = *reinterpret_cast<Slot*>(runner)->service;
-  std::erase_if(service.slots_,
-                [&](const auto& slot) { return reinterpret_cast<mortise_runner*>(slot.get()) == runner; });
+void RunnerService::close_runner(mortise_runner* runner) {
+  RunnerService& service = *reinterpret_cast<OpenRunner*>(runner)->service;
+  std::erase_if(service.runners_,
+                [&](const auto& entry) { return reinterpret_cast<mortise_runner*>(entry.get()) == runner; });
 }
 
-RunnerService::Slot& RunnerService::open(const mortise_runner_open_args& args) {
+RunnerService::OpenRunner& RunnerService::open(const mortise_runner_open_args& args) {
   const std::string path(args.path.data, static_cast<std::size_t>(args.path.size));
   const std::string text(args.options.data, static_cast<std::size_t>(args.options.size));
   if (path.empty()) fail("the draft model has no path: give the folder of its checkpoint");
@@ -139,12 +139,12 @@ RunnerService::Slot& RunnerService::open(const mortise_runner_open_args& args) {
   sizes.max_batched_tokens = description_.max_batched_tokens;
   sizes.prefix_cache = description_.kv_cache.prefix_cache;
   sizes.target_vocab_size = target_->dims.vocab_size;
-  auto slot = std::make_unique<Slot>(Slot{this, kv_bytes, std::make_unique<Runner>(std::move(stack), sizes)});
+  auto entry = std::make_unique<OpenRunner>(OpenRunner{this, kv_bytes, std::make_unique<Runner>(std::move(stack), sizes)});
   if (target_pool_) {  // the pipeline is running already
-    slot->runner->activate_model();
-    activate_kv(*slot, [] {});
+    entry->runner->activate_model();
+    activate_kv(*entry, [] {});
   }
-  return *slots_.emplace_back(std::move(slot));
+  return *runners_.emplace_back(std::move(entry));
 }
 
 std::shared_ptr<ModelStack> RunnerService::open_stack(const std::string& path, const nlohmann::json& options) const {
@@ -211,52 +211,52 @@ void RunnerService::check_vocabulary(const Tokenizer& draft, const std::string& 
 }
 
 void RunnerService::activate_models(const std::function<void()>& step_meanwhile) {
-  for (const auto& slot : slots_) {
-    slot->runner->activate_model();
+  for (const auto& entry : runners_) {
+    entry->runner->activate_model();
     step_meanwhile();
   }
 }
 
 std::uint64_t RunnerService::fixed_kv_bytes() const {
   std::uint64_t sum = 0;
-  for (const auto& slot : slots_) sum += slot->kv_bytes.value_or(0);
+  for (const auto& entry : runners_) sum += entry->kv_bytes.value_or(0);
   return sum;
 }
 
 double RunnerService::kv_bytes_per_target_token() const {
   double sum = 0;
-  for (const auto& slot : slots_) {
-    const ModelStack& stack = slot->runner->stack();
-    if (!slot->kv_bytes) sum += static_cast<double>(stack.kv_bytes_per_block()) / stack.block_size();
+  for (const auto& entry : runners_) {
+    const ModelStack& stack = entry->runner->stack();
+    if (!entry->kv_bytes) sum += static_cast<double>(stack.kv_bytes_per_block()) / stack.block_size();
   }
   return sum;
 }
 
 void RunnerService::activate_kv(const TargetPool& target, const std::function<void()>& step_meanwhile) {
   target_pool_ = target;
-  for (const auto& slot : slots_) activate_kv(*slot, step_meanwhile);
+  for (const auto& entry : runners_) activate_kv(*entry, step_meanwhile);
 }
 
-void RunnerService::activate_kv(Slot& slot, const std::function<void()>& step_meanwhile) const {
-  const ModelStack& stack = slot.runner->stack();
+void RunnerService::activate_kv(OpenRunner& entry, const std::function<void()>& step_meanwhile) const {
+  const ModelStack& stack = entry.runner->stack();
   const std::int64_t tokens = std::int64_t{target_pool_->num_blocks} * target_pool_->block_size;
   // Where a full pool would change tokens, it gets room for everything that a sequence needs beyond its tokens: the
   // rest of its last block, and the block that new sequences leave to it (RunnerKv).
   const std::int64_t spare = target_pool_->rejection ? 2 * std::int64_t{description_.max_num_seqs} : 0;
   const std::int64_t wanted = (tokens + stack.block_size() - 1) / stack.block_size() + spare;
   const std::int64_t blocks =
-      slot.kv_bytes ? static_cast<std::int64_t>(*slot.kv_bytes / stack.kv_bytes_per_block()) : wanted;
+      entry.kv_bytes ? static_cast<std::int64_t>(*entry.kv_bytes / stack.kv_bytes_per_block()) : wanted;
   const std::string path = stack.checkpoint().folder().string();
   if (blocks == 0) {
     fail("kv_memory of {} bytes holds no block of {} tokens of the draft model in {}, which takes {} bytes; raise it",
-         *slot.kv_bytes, stack.block_size(), path, stack.kv_bytes_per_block());
+         *entry.kv_bytes, stack.block_size(), path, stack.kv_bytes_per_block());
   }
   if (target_pool_->rejection && blocks < wanted) {
     fail(
         "kv_memory of {} bytes holds {} tokens of the draft model in {}, and beside the target's KV cache of {} tokens "
         "it must hold {}: with verify = \"rejection\" the tokens of a seed would otherwise depend on the other "
         "requests; raise kv_memory to {} bytes or leave it out",
-        *slot.kv_bytes, blocks * stack.block_size(), path, tokens, wanted * stack.block_size(),
+        *entry.kv_bytes, blocks * stack.block_size(), path, tokens, wanted * stack.block_size(),
         static_cast<std::uint64_t>(wanted) * stack.kv_bytes_per_block());
   }
   const std::uint64_t bytes = static_cast<std::uint64_t>(blocks) * stack.kv_bytes_per_block();
@@ -266,7 +266,7 @@ void RunnerService::activate_kv(Slot& slot, const std::function<void()>& step_me
          path, memory, stack.parts().device.name);
   }
   try {
-    slot.runner->activate_kv(static_cast<std::int32_t>(blocks), step_meanwhile);
+    entry.runner->activate_kv(static_cast<std::int32_t>(blocks), step_meanwhile);
   } catch (const Error& error) {
     fail("{} bytes of KV cache for the draft model in {}: {}; lower the proposer's kv_memory", bytes, path,
          error.what());
@@ -275,7 +275,7 @@ void RunnerService::activate_kv(Slot& slot, const std::function<void()>& step_me
 
 std::vector<RunnerStats> RunnerService::stats() const {
   std::vector<RunnerStats> stats;
-  for (const auto& slot : slots_) stats.push_back(slot->runner->stats());
+  for (const auto& entry : runners_) stats.push_back(entry->runner->stats());
   return stats;
 }
 

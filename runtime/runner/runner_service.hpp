@@ -26,7 +26,7 @@ struct TargetPool {
 };
 
 // Opens, activates and closes the runners that proposers ask for. Used by the thread that opens the pipeline, then by
-// the engine's thread. Invariant: each open runner has one slot.
+// the engine's thread. Invariant: runners_ has one entry for each open runner.
 class RunnerService {
  public:
   // `device` is active. The service outlives the proposers.
@@ -53,18 +53,18 @@ class RunnerService {
 
  private:
   struct Table;
-  struct Slot;  // the implementation of mortise_runner
+  struct OpenRunner;  // the implementation of mortise_runner
 
-  static mortise_status open_slot(const mortise_runner_table* table, const mortise_runner_open_args* args,
+  static mortise_status open_runner(const mortise_runner_table* table, const mortise_runner_open_args* args,
                                   mortise_runner** runner, mortise_error* error);
-  static void close_slot(mortise_runner* runner);
+  static void close_runner(mortise_runner* runner);
   static Runner& runner_of(mortise_runner* runner);
-  Slot& open(const mortise_runner_open_args& args);
+  OpenRunner& open(const mortise_runner_open_args& args);
   std::shared_ptr<ModelStack> open_stack(const std::string& path, const nlohmann::json& options) const;
   PartDescription model_for(const std::string& path, const std::string& dtype, const mortise_query& query) const;
   PartDescription attention_with(const nlohmann::json& options) const;
   void check_vocabulary(const Tokenizer& draft, const std::string& path) const;
-  void activate_kv(Slot& slot, const std::function<void()>& step_meanwhile) const;
+  void activate_kv(OpenRunner& entry, const std::function<void()>& step_meanwhile) const;
 
   const std::shared_ptr<const PartInstance> device_;
   const PipelineDescription description_;
@@ -72,7 +72,7 @@ class RunnerService {
   const FileOpener open_files_;
   std::unique_ptr<Table> table_;
   std::optional<TargetPool> target_pool_;  // set when the pools are made
-  std::vector<std::unique_ptr<Slot>> slots_;
+  std::vector<std::unique_ptr<OpenRunner>> runners_;
 };
 
 }  // namespace mortise

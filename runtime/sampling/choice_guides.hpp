@@ -1,5 +1,5 @@
 // runtime/sampling/choice_guides.hpp: a cache of the guides of recent `choices`. Files and clients that classify use
-// the same choices again and again, behind prompts with equal ends, and tokenising thousands of choices takes longer
+// the same choices again and again, after prompts with equal ends, and tokenising thousands of choices takes longer
 // than generating one.
 #pragma once
 

@@ -1,7 +1,7 @@
 // runtime/sampling/choice_trie.hpp: the tokens that a guided request may generate next: the token sequences of its
 // choices as a trie. The current node depends on the generated tokens alone. So drafts can be verified and preempted
 // sequences can continue without further state. If the tokens of a choice begin another choice, an end token is allowed
-// behind them to end the request. Any other choice is complete with its last token. Immutable, so any number of threads
+// after them to end the request. Any other choice is complete with its last token. Immutable, so any number of threads
 // may use it.
 #pragma once
 
@@ -25,7 +25,7 @@ class ChoiceTrie {
   // REQUIRES: at least one sequence, none empty, no id negative.
   ChoiceTrie(std::vector<std::vector<std::int32_t>> choices, std::vector<std::int32_t> end_tokens);
 
-  // Returns the node behind `token`; kNone if no choice continues with it, or if `node` is kNone.
+  // Returns the node after `token`; kNone if no choice continues with it, or if `node` is kNone.
   Node next(Node node, std::int32_t token) const;
   // Whether a choice ends here and no choice continues.
   bool is_complete(Node node) const { return node != kNone && next_tokens(node).empty(); }

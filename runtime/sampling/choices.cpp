@@ -46,7 +46,7 @@ struct Anchor {
   Anchor(std::string anchor_text, const Tokenizer& tokenizer)
       : text(std::move(anchor_text)), ids(tokenizer.encode(text, /*add_special_tokens=*/false)) {}
 
-  // The tokens of `choice` behind this text; nullopt if a token spans both.
+  // The tokens of `choice` after this text; nullopt if a token spans both.
   std::optional<std::vector<std::int32_t>> encode(const Tokenizer& tokenizer, const std::string& choice) const {
     std::vector<std::int32_t> both = tokenizer.encode(text + choice, /*add_special_tokens=*/false);
     if (both.size() <= ids.size() || !std::equal(ids.begin(), ids.end(), both.begin())) return std::nullopt;

@@ -27,8 +27,8 @@ struct ChoiceGuide {
 };
 
 // Token ids are used unchanged. A text is tokenised as a continuation of the prompt's last text. If a token would span
-// both, which is impossible because the prompt's tokens are fixed, or if the result is not the text behind the prompt,
-// the text is tokenised alone. Either way the text that is generated behind the prompt is the choice, byte by byte.
+// both, which is impossible because the prompt's tokens are fixed, or if the result is not the text after the prompt,
+// the text is tokenised alone. Either way the text that is generated after the prompt is the choice, byte by byte.
 // Throws an Error that names the first choice that cannot be generated, and the reason: leaving a choice out silently
 // would answer another question.
 // REQUIRES: validate(params) passed, and there are choices.

@@ -31,7 +31,7 @@ class SequenceEdits {
   std::span<const LogitEdit> current() const { return edits_; }
   // Indices into current(): the edits that calls of add_generated() changed or added, in order.
   std::span<const std::int32_t> changes() const { return changes_; }
-  // The edits of a row behind `drafts`, which count as generated. `banned`, in ascending order, are tokens that may not
+  // The edits of a row after `drafts`, which count as generated. `banned`, in ascending order, are tokens that may not
   // be drawn in it (end tokens before min_tokens).
   std::vector<LogitEdit> with(std::span<const std::int32_t> drafts, std::span<const std::int32_t> banned) const;
 

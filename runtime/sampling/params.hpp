@@ -33,7 +33,7 @@ struct SamplingParams {
   std::optional<std::uint64_t> seed;  // nullopt: the engine draws one and returns it
   std::int32_t n = 1;                 // choices
   std::int32_t max_tokens = 16;       // 0 generates nothing, which is useful only with prompt log probabilities
-  std::int32_t min_tokens = 0;        // no end token before so many tokens
+  std::int32_t min_tokens = 0;        // no end token before this many tokens
   bool ignore_eos = false;
   std::vector<std::string> stop;
   std::vector<std::int32_t> stop_token_ids;

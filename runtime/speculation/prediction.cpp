@@ -8,7 +8,7 @@ namespace {
 // A lookup compares the last kMostMatch generated tokens with the prediction and needs kLeastMatch equal ones. The
 // place with the most equal tokens wins; of several, the first.
 constexpr std::size_t kLeastMatch = 2, kMostMatch = 8;
-// After so many accepted tokens in a row the place is right, so later lookups begin behind it. At a wrong place fewer
+// After this many accepted tokens in a row the place is right, so later lookups begin after it. At a wrong place fewer
 // tokens match.
 constexpr std::size_t kSure = 4;
 constexpr std::size_t kLongest = std::size_t{1} << 20;  // the most drafts at once

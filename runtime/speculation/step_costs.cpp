@@ -9,14 +9,14 @@ namespace mortise {
 namespace {
 
 constexpr double kStep = 0.125;  // weight of a later measurement
-// a measurement counts as at most this much more than the mean: a pause of the machine says nothing about the shape
+// A measurement counts as at most this many times the mean: a pause of the machine says nothing about the shape.
 constexpr double kLargestRise = 1.3;
 constexpr double kMostWeight = 16;  // the most weight of a point, in measurements
-// tokens to catch up with, per draft: a call with fewer measures the time of drafting
+// Tokens to catch up with, per draft. A call with fewer measures the time of drafting.
 constexpr double kFewUnseen = 0.25;
 // Times of equal calls differ by about this part. Only time beyond that counts as catching up.
 constexpr double kNoise = 0.1;
-constexpr double kMostUnseen = 4096;  // tokens: a call with so many outweighs all calls before it
+constexpr double kMostUnseen = 4096;  // tokens: a call with this many outweighs all calls before it
 constexpr double kWide = 1.5;  // slopes beyond the measured sizes come from two points at least this factor apart
 
 // A first measurement may include one-time work of the device for its shape. It counts only if it is not much longer

@@ -33,7 +33,7 @@ class IncrementalDecoder {
   // Keeps no pointer to the Tokenizer object, only to the data that it owns: the tokenizer may be moved, but must not
   // be destroyed.
   IncrementalDecoder(const Tokenizer& tokenizer, bool skip_special_tokens);
-  // Continues behind `before`: the texts are the difference between decoding `before` with the pushed tokens and
+  // Continues after `before`: the texts are the difference between decoding `before` with the pushed tokens and
   // decoding `before` alone. A character that begins in `before` and is completed by pushed tokens belongs to the
   // texts.
   // REQUIRES: `before` is from the same tokenizer and skip_special_tokens.

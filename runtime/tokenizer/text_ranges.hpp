@@ -18,7 +18,7 @@ class TextRanges {
     return all;
   }
 
-  // REQUIRES: [begin, end) is behind the ranges added before, or touches the last one.
+  // REQUIRES: [begin, end) is after the ranges added before, or touches the last one.
   void add(std::size_t begin, std::size_t end) {
     if (begin == end) return;
     if (!ranges_.empty() && ranges_.back().second == begin) {

@@ -48,7 +48,7 @@ class Tokenizer {
   std::vector<std::int32_t> encode(const SegmentedText& segments, bool add_special_tokens,
                                    std::size_t enough = static_cast<std::size_t>(-1)) const;
 
-  // Returns the position behind the first character of each special token that the text spells, ascending. A text that
+  // Returns the position after the first character of each special token that the text spells, ascending. A text that
   // is cut there spells none. REQUIRES: valid UTF-8.
   std::vector<std::size_t> cuts_within_special_tokens(std::string_view text) const;
 

@@ -1,5 +1,5 @@
 // runtime/trace/trace_file.hpp: Chrome trace events (chrome://tracing, Perfetto), streamed to a file as one JSON array.
-// A regular file is valid JSON after every flush, even if the process is killed: the closing bracket is written behind
+// A regular file is valid JSON after every flush, even if the process is killed: the closing bracket is written after
 // the events, and the next events overwrite it. A pipe gets it with close().
 #pragma once
 
@@ -40,7 +40,7 @@ class TraceFile {
 
   std::mutex mutex_;  // guards the members below
   std::string pending_;
-  std::int64_t end_ = 0;  // offset behind the last event in the file
+  std::int64_t end_ = 0;  // offset after the last event in the file
   std::int64_t last_flush_ns_ = 0;
   bool any_event_ = false;
   int num_processes_ = 0;

@@ -63,7 +63,7 @@ class MortiseLM(LM):
         return [(score["logprob"], score["is_greedy"]) for score in scored]
 
     def loglikelihood_rolling(self, requests, disable_tqdm=False):
-        # Each text behind the first token. A text longer than the model takes is an error, where other models would cut it.
+        # Each text after the first token. A text longer than the model takes is an error, where other models would cut it.
         results = self.run("score", [{"prompt": "", "completions": [request.args[0]]} for request in requests])
         return [result["completions"][0]["logprob"] for result in results]
 

@@ -175,7 +175,7 @@ def mortise_faults(words):
                 return
             subcommand += (word,)
             more, more_with_value, subcommands = help_of(*subcommand)
-            inherited = subcommand[0] == "ctl"  # the program takes options of `ctl` behind its subcommands too
+            inherited = subcommand[0] == "ctl"  # the program takes options of `ctl` after its subcommands too
             options, with_value = (options | more, with_value | more_with_value) if inherited else (more, more_with_value)
 
 

@@ -130,7 +130,7 @@ async def overload(port, requests):
 
 
 async def cuts(ports, num_streams, with_tokens=False):
-    """Streams whose connections break at random bytes until they are whole; each goes on behind the last whole event, at the next
+    """Streams whose connections break at random bytes until they are whole; each goes on after the last whole event, at the next
     of `ports`. Returns answers by index and the number of breaks."""
     got, breaks = collections.defaultdict(set), 0
 

@@ -69,7 +69,7 @@ class Terminal:
                 self._read()
 
     def _mark(self, num_characters):
-        """Moves `seen` to behind that many characters of what expect() saw."""
+        """Moves `seen` to after that many characters of what expect() saw."""
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         for piece in PIECES.finditer(self.raw, self.seen):
             if num_characters == 0:

@@ -203,7 +203,7 @@ def test_hostile_readers_neither_fill_memory_nor_end_events(pipeline):
         hostile = ask_for_replays_and_read_nothing(where["replay"])
         assert send_a_large_frame(where["endpoint"]) < 500
         assert send_a_large_frame(where["replay"]) < 500
-        follower.catch_up()  # behind all that was sent so far
+        follower.catch_up()  # after all that was sent so far
         assert resident_mib(server) - before < 20
         xsub = subscribe_to_strange_topics(where["endpoint"])
         for i in range(30, 40):

@@ -184,7 +184,7 @@ def test_a_stream_is_stopped(driver, server):
         page.wait("nothing runs", lambda: server.get("/status")["models"][0]["running"] == 0)
         page.find("#ignore_eos").click()
         page.set("max_tokens", 5)
-        page.ask("And now?")  # behind a stopped answer the conversation goes on
+        page.ask("And now?")  # after a stopped answer the conversation goes on
         page.wait("two answers", lambda: len(page.all(".turn.assistant .figures")) == 2)
         assert page.errors_of_scripts() == []
     finally:

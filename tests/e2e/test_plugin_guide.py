@@ -1,4 +1,4 @@
-"""docs/plugin-guide.md, followed to the letter: each sh block runs in order, in one folder, and prints what the text block behind it shows."""
+"""docs/plugin-guide.md, followed to the letter: each sh block runs in order, in one folder, and prints what the text block after it shows."""
 import os
 import re
 import subprocess

@@ -259,7 +259,7 @@ def test_several_proposers_are_swapped_in(talk, mortise):
     assert "the pipeline has lookback, ngram\n" in process.stderr
 
 
-LEGEND = "[accepted drafts] <bonus token behind them> {token in place of a rejected draft} no draft\n"
+LEGEND = "[accepted drafts] <bonus token after them> {token in place of a rejected draft} no draft\n"
 
 
 def test_drafts_stand_between_brackets_where_there_are_no_colours(talk, mortise, always_drafting):

@@ -279,7 +279,7 @@ GREEN, CYAN, YELLOW = b"\x1b[30;42m", b"\x1b[30;46m", b"\x1b[30;43m"
 def test_drafts_have_shades_on_a_terminal(terminal, always_drafting):
     screen = terminal(always_drafting, max_tokens=40)
     screen.line("/show drafts")
-    screen.expect(r"drafts are shown[^\n]*\r\naccepted drafts bonus token behind them token in place of a rejected draft no draft\r\n> $")
+    screen.expect(r"drafts are shown[^\n]*\r\naccepted drafts bonus token after them token in place of a rejected draft no draft\r\n> $")
     assert all(colour in screen.raw for colour in (GREEN, CYAN, YELLOW))
     begin = len(screen.raw)
     screen.line("Once upon a time")
@@ -295,7 +295,7 @@ def test_drafts_have_shades_on_a_terminal(terminal, always_drafting):
 def test_without_colours_drafts_stand_between_brackets(terminal, always_drafting, env):
     screen = terminal(always_drafting, env=env, max_tokens=40)
     screen.line("/show drafts")
-    screen.expect(r"\[accepted drafts\] <bonus token behind them> {token in place of a rejected draft} no draft\r\n> $")
+    screen.expect(r"\[accepted drafts\] <bonus token after them> {token in place of a rejected draft} no draft\r\n> $")
     screen.line("Once upon a time")
     screen.expect(r"\[[^]]*\]")
     answered(screen)

@@ -62,7 +62,7 @@ def test_a_mistake_names_the_prompt_or_the_completion(jsonl):
 
 
 def test_texts_are_split_as_the_harness_splits_them(jsonl):
-    """Spaces at the end of a prompt belong to the completion; behind no prompt comes the first token."""
+    """Spaces at the end of a prompt belong to the completion; after no prompt comes the first token."""
     _, answers = jsonl("score", [{"prompt": "The cat ", "completions": ["sat", "ran"]},
                                  {"prompt": "The cat", "completions": [" sat", " ran"]},
                                  {"prompt": "", "completions": ["The cat"]},

@@ -143,7 +143,7 @@ def test_acceptance_by_position_adds_up(server):
     accepted = scrape.by("vllm:spec_decode_num_accepted_tokens_per_pos_total", "position")
     assert sum(accepted.values()) == scrape.value("vllm:spec_decode_num_accepted_tokens_total")
     counts = [accepted[str(i)] for i in range(len(accepted))]
-    assert counts == sorted(counts, reverse=True)  # nothing is accepted behind a rejected draft
+    assert counts == sorted(counts, reverse=True)  # nothing is accepted after a rejected draft
 
 
 @pytest.mark.parametrize("streamed", [True, False])
@@ -229,7 +229,7 @@ def expressions_of_dashboard():
 
 
 def expressions_of_alerts():
-    """The file's own form of YAML: `expr:` on one line, or a block behind `|`."""
+    """The file's own form of YAML: `expr:` on one line, or a block after `|`."""
     text = (SOURCE / "docs/alerts.yml").read_text()
     for one_line, block in re.findall(r"^ +expr: (?:\|\n((?:^ {10,}.*\n)+)|(.*)\n)", text, re.MULTILINE):
         yield (one_line or block).strip()

@@ -145,7 +145,7 @@ def test_a_hostile_proposer_changes_no_token_and_is_named(jsonl, mortise, script
     else:
         assert re.search(rf"proposer 'hostile': {warning}; the step continues without its drafts\n",
                          process.stderr), process.stderr
-    # The count, where a person sees it; and behind it another proposer drafts.
+    # The count, where a person sees it; and after it another proposer drafts.
     path = script(pipeline_with(f"first_of {{ plugin('{HOSTILE}') {{ breach = '{breach}' }}, ngram {{}} }}"))
     talk = mortise("run", path, stdin=f"/set temperature 0\n/set max_tokens 40\n{PROMPT}\n/stats\n")
     assert talk.returncode == 0, talk.stderr

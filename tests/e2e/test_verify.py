@@ -257,7 +257,7 @@ def test_bisect_names_the_operation_of_a_device(scripts, requests, flip, number,
 def test_a_wrong_logit_is_of_the_head(scripts, requests):
     lines = [line("a", prompt=STORY, max_tokens=4, temperature=0)]
     text, found = bisected(*scripts(device="cpu { flip = 'head', element = 5 }"), "-i", requests(lines), "--line", "1")
-    assert found["where"] == "behind the layers, operation `head` (logits [1, 4096])"
+    assert found["where"] == "after the layers, operation `head` (logits [1, 4096])"
     assert found["values"].startswith("element 5: ") and "1 of 4096 elements differs" in found["values"]
 
 

@@ -1,5 +1,5 @@
 // One safetensors file. Input: the number of data bytes, a line end, and the header; the target puts the header's
-// length before it and the zeros behind it, since no mutation would hit them. Or, without such a line, the file as it
+// length before it and the zeros after it, since no mutation would hit them. Or, without such a line, the file as it
 // is.
 #include <charconv>
 #include <cstring>

@@ -33,7 +33,7 @@ GoldenModel read_golden_model(const std::string& name);
 // even), as one file, and with the dtype of config.json changed accordingly.
 void write_bf16_copy(const std::filesystem::path& from, const std::filesystem::path& to);
 
-// The same in f32, the matrices of the layers as what integers of so many bits stand for: docs/numerics.md, "Weights
+// The same in f32, the matrices of the layers as what integers of this many bits stand for: docs/numerics.md, "Weights
 // made from float ones", computed in double here. `group_size` columns share a scale; 0: a row.
 void write_rounded_copy(const std::filesystem::path& from, const std::filesystem::path& to, int bits,
                         std::size_t group_size);

@@ -111,7 +111,7 @@ std::vector<Request> draw_requests(std::mt19937& random, std::int32_t vocab_size
   const int prefix = kPrefixes[between(random, 0, 2)];
   if (prefix + 40 <= max_prompt && chance(random, 40)) {
     const std::vector<std::int32_t> shared = draw_tokens(random, vocab_size, prefix);
-    // Behind it, perhaps, a second prefix that some of the members share.
+    // After it, perhaps, a second prefix that some of the members share.
     const int longest_nested = chance(random, 50) ? std::min(700, max_prompt - 40 - prefix) : 0;
     const std::vector<std::int32_t> nested =
         draw_tokens(random, vocab_size, longest_nested == 0 ? 0 : between(random, 1, longest_nested));

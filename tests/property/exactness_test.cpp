@@ -19,7 +19,7 @@
 namespace mortise::test {
 namespace {
 
-// The mixes are dealt to so many test cases, which ctest runs beside each other.
+// The mixes are dealt to this many test cases, which ctest runs beside each other.
 constexpr int kShards = 8;
 
 class Exactness : public ::testing::TestWithParam<int> {

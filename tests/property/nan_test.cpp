@@ -19,7 +19,7 @@
 namespace mortise::test {
 namespace {
 
-constexpr int kShards = 8;  // the mixes are dealt to so many test cases, which ctest runs beside each other
+constexpr int kShards = 8;  // the mixes are dealt to this many test cases, which ctest runs beside each other
 constexpr std::int32_t kNanToken = 4095;       // the last: the tokenizer has no text for it
 constexpr float kNever = -100, kAlways = 100;  // as a bias
 
@@ -43,7 +43,7 @@ class Nan : public ::testing::TestWithParam<int> {
 };
 
 // Requests without the token, then some with it: in the prompt, most often another request's with one token replaced or
-// added behind a whole number of blocks, or as what is drawn first.
+// added after a whole number of blocks, or as what is drawn first.
 std::vector<Request> draw_mix(std::mt19937& random, const RandomModel& model, std::size_t& num_finite) {
   std::vector<Request> requests = draw_requests(random, model.vocab_size - 1, 700, 2500);
   for (Request& request : requests) request.sampling.logit_bias[kNanToken] = kNever;

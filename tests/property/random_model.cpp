@@ -107,7 +107,7 @@ class Writer {
 
   // All tensors, those with the smallest elements last.
   std::vector<TensorToWrite> take() {
-    // An f32 scale may stand behind an odd number of bf16 elements.
+    // An f32 scale may stand after an odd number of bf16 elements.
     std::stable_sort(tensors.begin() + 1, tensors.end(), [](const TensorToWrite& a, const TensorToWrite& b) {
       return (a.dtype == "F32") > (b.dtype == "F32");
     });

@@ -18,7 +18,7 @@ using Ids = std::vector<std::int32_t>;
 constexpr std::int32_t kTopK = 4, kTokens = 3;
 const Ids kPrompt = {200, 17, 431};
 
-// The likeliest tokens behind some tokens, and their probabilities among themselves: what top_k = 4 at temperature 1
+// The likeliest tokens after some tokens, and their probabilities among themselves: what top_k = 4 at temperature 1
 // draws from.
 struct Next {
   Ids ids;

@@ -237,7 +237,7 @@ constexpr Command kCommands[] = {
      "back.\n",
      Argument::kDiff, diff},
     {"/show", "[drafts [on | off]]", "marks drafted and accepted tokens in answers",
-     "  Accepted drafts, the bonus token behind them, and tokens in place of a rejected draft have shades. "
+     "  Accepted drafts, the bonus token after them, and tokens in place of a rejected draft have shades. "
      "Without\n"
      "  colours (NO_COLOR, no terminal) they stand between brackets. It changes what is shown, and no token.\n",
      Argument::kShow, show},

@@ -55,7 +55,7 @@ void Console::completion(std::span<const MarkedText> pieces) {
 void Console::say_legend() {
   const MarkedText legend[] = {{"accepted drafts", TokenOrigin::kAccepted},
                                {" ", TokenOrigin::kPlain},
-                               {"bonus token behind them", TokenOrigin::kBonus},
+                               {"bonus token after them", TokenOrigin::kBonus},
                                {" ", TokenOrigin::kPlain},
                                {"token in place of a rejected draft", TokenOrigin::kReplaced},
                                {" ", TokenOrigin::kPlain},

@@ -210,7 +210,7 @@ void diff(ReplState& state, const std::string& text) {
     other.put_back();
   } catch (const Error& error) {
     state.console.error(
-        fmt::format("the previous parts cannot be restored: {}; /swap shows the running parts", error.what()));
+        fmt::format("the previous parts cannot be restored: {}; /swap shows the serving parts", error.what()));
   }
   compare(state, runs[0], runs[1]);
 }

@@ -59,7 +59,7 @@ std::optional<Entry> EntryAssembler::add(std::string_view line) {
   return take(/*is_block=*/false);
 }
 
-// `line` may have several lines, including the closing one. Pasted text behind the closing line belongs to the text.
+// `line` may have several lines, including the closing one. Pasted text after the closing line belongs to the text.
 std::optional<Entry> EntryAssembler::add_to_block(std::string_view line) {
   bool closed = false;
   while (true) {

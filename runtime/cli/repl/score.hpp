@@ -16,8 +16,8 @@ struct ScoreText {
 };
 
 // Splits at the first bar that is not escaped; "\|" is a bar in the text. One space on the left of the bar is dropped.
-// A space on its right belongs to B, so that "the sky is | blue" scores " blue" behind "the sky is". Throws an Error if
-// there is no bar, or nothing behind it.
+// A space on its right belongs to B, so that "the sky is | blue" scores " blue" after "the sky is". Throws an Error if
+// there is no bar, or nothing after it.
 ScoreText parse_score(std::string_view text);
 
 // Tokenizes A like any prompt, and B as a text of its own, as `mortise score` does.

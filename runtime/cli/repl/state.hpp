@@ -34,8 +34,8 @@ struct Command {
   const char* arguments;  // "[FIELD [VALUE]]"
   const char* summary;    // one line for /help
   const char* details;    // more lines for /help NAME, or ""
-  Argument completes;     // suggestions for TAB behind the command
-  // `rest` is the text behind the name, without white space at both ends, unless the command needs it unchanged.
+  Argument completes;     // suggestions for TAB after the command
+  // `rest` is the text after the name, without white space at both ends, unless the command needs it unchanged.
   void (*run)(ReplState& state, const std::string& rest);
 };
 

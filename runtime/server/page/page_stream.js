@@ -123,7 +123,7 @@ export async function streamAnswer({path, body, seed, key, signal, onChunk, onNo
       throw new Broken("the connection ended before the answer did");
     } catch (error) {
       if (signal.aborted) throw error;
-      // Before the first event there is nothing to go on from. Behind it, only what passes is worth waiting for.
+      // Before the first event there is nothing to go on from. After it, only what passes is worth waiting for.
       const passes = error instanceof Broken || error.status === 503 || error.status === 429;
       if (!lastId || !passes || ++tries > kTries) throw error;
       wait = Math.max(250 * 2 ** (tries - 1), (error.retryAfter ?? 0) * 1000);

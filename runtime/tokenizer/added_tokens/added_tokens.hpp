@@ -45,7 +45,7 @@ class AddedTokens {
     std::int32_t id;
   };
 
-  // A token that the model has keeps the model's id. Others get consecutive ids behind the model's, as in `tokenizers`.
+  // A token that the model has keeps the model's id. Others get consecutive ids after the model's, as in `tokenizers`.
   // A token that is added again is replaced, but stays special if it was special before, or is special anywhere in
   // `tokens`.
   void add(std::span<const AddedToken> tokens, const Vocabulary& vocabulary);
@@ -64,7 +64,7 @@ class AddedTokens {
   // Finds the special tokens with `normalized` where they are spelled out in `text`.
   void find_special_normalized(std::string_view text, const TextRanges& special,
                                std::vector<AddedTokenMatcher::Found>& found) const;
-  // The position behind the first character of each special token that `text` spells, ascending.
+  // The position after the first character of each special token that `text` spells, ascending.
   std::vector<std::size_t> cuts_within_special(std::string_view text) const;
 
   std::optional<std::int32_t> find(std::string_view content) const;

@@ -25,7 +25,7 @@ inline std::size_t character_length(char lead) {
   return byte < 0x80 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
 }
 
-// Returns the code point at `position`, and moves `position` behind it.
+// Returns the code point at `position`, and moves `position` past it.
 // REQUIRES: valid UTF-8 and position < text.size().
 char32_t next_code_point(std::string_view text, std::size_t& position);
 

@@ -125,7 +125,7 @@ void BpeModel::read_merges(const TokenizerFile& file) {
     if (!prefix_.empty()) {
       const std::string_view right_text = list.right(i);
       if (right_text.size() < prefix_.size() || !is_valid_utf8(right_text.substr(prefix_.size()))) {
-        fail("{}: model.merges[{}]: expected a right half behind continuing_subword_prefix \"{}\", found \"{}\"",
+        fail("{}: model.merges[{}]: expected a right half after continuing_subword_prefix \"{}\", found \"{}\"",
              file.path, i, prefix_, right_text);
       }
       joined.assign(list.left(i)).append(right_text.substr(prefix_.size()));
@@ -188,7 +188,7 @@ void BpeModel::add_character(std::string_view character, Word& word, bool& unk_p
   }
   const auto byte_id = [this](char byte) { return byte_ids_[static_cast<unsigned char>(byte)]; };
   if (byte_fallback_ && std::ranges::find(character, kNone, byte_id) == character.end()) {
-    // A pending unk is emitted behind these bytes, an oddity of `tokenizers` that is reproduced.
+    // A pending unk is emitted after these bytes, an oddity of `tokenizers` that is reproduced.
     for (const char byte : character) word.add(byte_id(byte));
     return;
   }

@@ -3,7 +3,7 @@
 // Cost: O(n log n) in the length of the piece, with a heap of candidate pairs, so that a megabyte without a space
 // cannot stop a server. A character that is not in the vocabulary becomes its bytes as "<0x0A>" tokens (with
 // byte_fallback, if all of them exist), otherwise unk_token (one for a run of such characters with fuse_unk), otherwise
-// nothing. Oddities of `tokenizers` are reproduced. With affixes, characters behind the first are looked up with
+// nothing. Oddities of `tokenizers` are reproduced. With affixes, characters after the first are looked up with
 // continuing_subword_prefix, the last one with end_of_word_suffix. A merge drops the prefix of its right half.
 #pragma once
 

@@ -73,7 +73,7 @@ class TemplatePostProcessor final : public PostProcessor {
   std::vector<Piece> pieces_;
 };
 
-// BertProcessing and RobertaProcessing: one token in front and one behind. Their other effects concern pairs and
+// BertProcessing and RobertaProcessing: one token in front of the text and one after it. Their other effects concern pairs and
 // offsets.
 class EnclosingPostProcessor final : public PostProcessor {
  public:
@@ -119,7 +119,7 @@ class SequencePostProcessor final : public PostProcessor {
         append(node.at("processors"), has_template);
         continue;
       }
-      if (has_template && type != "ByteLevel") node.fail_expected("nothing but ByteLevel behind a TemplateProcessing");
+      if (has_template && type != "ByteLevel") node.fail_expected("nothing but ByteLevel after a TemplateProcessing");
       has_template = has_template || type == "TemplateProcessing";
       parts_.push_back(make_post_processor(node));
     }

@@ -16,7 +16,7 @@ namespace {
 // JIT code takes 32 KiB of the thread's stack by default. Only patterns that backtrack over long texts need more.
 constexpr std::size_t kJitStackStart = 32 * 1024;
 constexpr std::size_t kJitStackMaximum = 16 * 1024 * 1024;
-// A match is searched from so many bytes at a time. Between two checks of the clock, each of them may cost PCRE2's
+// A match is searched from this many bytes at a time. Between two checks of the clock, each of them may cost PCRE2's
 // whole match limit, a tenth of a second.
 constexpr std::size_t kWindow = 16;
 constexpr std::size_t kMaxPatternBytes = 64 * 1024;  // the longest published have a few thousand
@@ -70,7 +70,7 @@ class Matcher {
            error_text(result));
     }
     const PCRE2_SIZE* offsets = pcre2_get_ovector_pointer(data_.get());
-    // \K in a lookahead could put the start behind the end; to_pcre2_syntax refuses \K.
+    // \K in a lookahead could put the start after the end; to_pcre2_syntax refuses \K.
     match = {offsets[0], offsets[1]};
     return true;
   }

@@ -30,7 +30,7 @@ class Regex {
   static Regex from_pcre2_syntax(const std::string& pattern, std::string where);
 
   // Replaces `matches` by the matches in `text`: leftmost first, not overlapping, without an empty match directly
-  // behind another match. Lookbehind sees nothing in front of `text`. Throws an Error if PCRE2 gives up on a match, or
+  // after another match. Lookbehind sees nothing in front of `text`. Throws an Error if PCRE2 gives up on a match, or
   // if `time` is used up.
   // REQUIRES: valid UTF-8.
   void find_all(std::string_view text, const TimeLimit& time, std::vector<Match>& matches) const;

@@ -53,7 +53,7 @@ class Lookback {
   std::uint64_t num_sequences() const { return history_.size(); }
 
  private:
-  // Where the draft begins: behind an earlier occurrence of the last token; the end when there is none.
+  // Where the draft begins: after an earlier occurrence of the last token; the end when there is none.
   std::size_t find(const std::vector<std::int32_t>& tokens) const {
     std::size_t found = tokens.size();
     for (std::size_t i = 0; i + 1 < tokens.size(); ++i) {

@@ -83,7 +83,7 @@ TEST(BenchHttpLoad, AsksForTheNumberOfTokensAndNoEarlyEnd) {
 }
 
 TEST(BenchHttpLoad, TakesTheUsageOfOtherServers) {
-  // Spaces, and fields behind it, as llama.cpp's; cut at any place.
+  // Spaces, and fields after it, as llama.cpp's; cut at any place.
   const std::string whole = kHead + kToken + kToken +
                             R"(data: {"choices": [], "usage": {"completion_tokens" : 6, "prompt_tokens": 64, )"
                             R"("completion_tokens_details": {"reasoning_tokens": 0}}, "timings": {"x": ")" +

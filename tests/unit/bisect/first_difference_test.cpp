@@ -99,7 +99,7 @@ TEST(FirstDifference, TheLayerOfAnOperationIsThatOfTheAttentionThatItBelongsTo) 
   EXPECT_THAT(where("run of layer 1"), HasSubstr("layer 1, operation `run`"));
   EXPECT_THAT(where("4: mlp"),
               HasSubstr("layer 1, operation `mlp` (out [1, 1]), output 2 of 2 after the attention of"));
-  EXPECT_THAT(where("-1: head"), HasSubstr("behind the layers, operation `head`"));
+  EXPECT_THAT(where("-1: head"), HasSubstr("after the layers, operation `head`"));
 }
 
 TEST(FirstDifference, WhereModelsCallOtherOperationsTheStretchIsNamed) {

@@ -48,7 +48,7 @@ TEST(RowTrace, StridedRowsAndHeadsAreReadWithoutWhatLiesBetween) {
   RowTrace a(1, 1), b(1, 1);
   const auto rows = begin_step(a, 0, {{1, 0, {5, 6}}});
   begin_step(b, 0, {{1, 0, {5, 6}}});
-  // Two rows of two heads of one element, with a gap behind each head and each row; and densely.
+  // Two rows of two heads of one element, with a gap after each head and each row; and densely.
   const std::vector<std::int32_t> spread = {1, -1, 2, -1, -1, 3, -2, 4}, dense = {1, 2, 3, 4};
   const auto bytes_of = [](const std::vector<std::int32_t>& values) {
     return reinterpret_cast<const std::byte*>(values.data());
@@ -63,7 +63,7 @@ TEST(RowTrace, StridedRowsAndHeadsAreReadWithoutWhatLiesBetween) {
 TEST(RowTrace, RowsOfDraftsThatWereRejectedAreNoRowsOfTheSequence) {
   RowTrace trace(1, 1);
   begin_step(trace, 0, {{1, 0, {5, 6}}});
-  begin_step(trace, 1, {{1, 2, {7, 8, 9}}});  // 8 is rejected: 9 stands behind it, and comes again
+  begin_step(trace, 1, {{1, 2, {7, 8, 9}}});  // 8 is rejected: 9 follows it, and comes again
   begin_step(trace, 2, {{1, 3, {4, 9}}});
   const std::vector<std::vector<std::int32_t>> sequences = {{5, 6, 7, 4, 9}};
   const auto valid = trace.valid_rows(sequences);

@@ -82,7 +82,7 @@ TEST_F(SafetensorsFuzz, AMutatedFileIsAnErrorOrHasAllItsViewsInside) {
       ASSERT_STRNE(error.what(), "") << "round " << round;
     }
   }
-  EXPECT_GT(accepted, 0) << "the mutations are too coarse to reach the checks behind the parser";
+  EXPECT_GT(accepted, 0) << "the mutations are too coarse to reach the checks after the parser";
   EXPECT_LT(accepted, kRounds);
   EXPECT_NE(sum, 0u);
 }

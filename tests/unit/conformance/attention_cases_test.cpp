@@ -16,7 +16,7 @@ INSTANTIATE_TEST_SUITE_P(
         Broken{"broken_attention", "one_id", "attention.layout", "have one id, 'one for all'"},
         Broken{"broken_attention", "takes_any_memory", "attention.bad_bind", "bind accepts memory that is smaller"},
         Broken{"broken_attention", "one_bit", "attention.one_token", "is not that of attention-span256/1"},
-        Broken{"broken_attention", "writes_past_out", "attention.one_token", "behind the end of out is overwritten"},
+        Broken{"broken_attention", "writes_past_out", "attention.one_token", "after the end of out is overwritten"},
         Broken{"broken_attention", "changes_v", "attention.one_token", "append changes v"},
         Broken{"broken_attention", "keeps_batch", "attention.chunks", "crashes with SEGV"},
         Broken{"broken_attention", "wrong_in_f32", "attention.f32", "f32"},

@@ -80,7 +80,7 @@ TEST(DeliveryPool, ASinkThatThrowsIsAbortedOnceAndNotCalledAgainAndTheOthersGoOn
   }
   EXPECT_EQ(aborted, std::vector<RequestId>{7});
   EXPECT_EQ(num_calls, 1);
-  EXPECT_EQ(num_tapped, 100);  // less: a log would miss what came behind the failure
+  EXPECT_EQ(num_tapped, 100);  // less: a log would miss what came after the failure
   EXPECT_EQ(num_other, 100);
 }
 

@@ -90,7 +90,7 @@ struct ScriptedProposer {
   }
 };
 
-// The right tokens, so many of them.
+// The right tokens, this many of them.
 Tokens right(Tokens history, std::int32_t most) {
   Tokens drafts;
   while (static_cast<std::int32_t>(drafts.size()) < most) {

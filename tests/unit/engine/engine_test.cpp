@@ -35,7 +35,7 @@ TEST_F(EngineTest, AnIdleEngineTriesStepsOfAllSizesAndARequestComesBetweenThem) 
   std::atomic<std::int64_t> num_forwards = 0;
   world->before_forward = [&](std::int64_t count) { num_forwards = count + 1; };
   EngineHooks hooks;
-  hooks.trials = Trials::kWhenIdle;
+  hooks.warm_up = WarmUp::kWhenIdle;
   start(padded, {}, hooks);
   Collector collector;
   engine->submit(greedy({1, 2, 3}, 20), collector.sink());

@@ -1,4 +1,4 @@
-// Requests with `choices`: what is drawn stays on the trie, alone, beside others, behind drafts and after preemptions.
+// Requests with `choices`: what is drawn stays on the trie, alone, beside others, after drafts and after preemptions.
 #include <gmock/gmock.h>
 
 #include <algorithm>

@@ -202,7 +202,7 @@ TEST_F(PredictionTest, NoPredictionChangesAnythingOfAnyRequest) {
   EXPECT_GT(num_accepted, 0u);
   EXPECT_GT(num_rejected, 0u);
   EXPECT_GT(num_preemptions, 0u);
-  EXPECT_GT(num_drafts, 0u);  // 0: proposers were never asked behind a prediction that failed
+  EXPECT_GT(num_drafts, 0u);  // 0: proposers were never asked after a prediction that failed
 }
 
 TEST_F(PredictionTest, ARightOneTakesFewSteps) {

@@ -164,7 +164,7 @@ TEST_F(Requests, ADeadlineEndsWhatWaitsAndWhatRunsAndNothingElse) {
     EXPECT_EQ(choice.last.finish, FinishReason::kError);
     EXPECT_EQ(choice.last.code, ErrorCode::kDeadlineExceeded);
     EXPECT_THAT(choice.last.error, HasSubstr("deadline"));
-    EXPECT_LE(choice.tokens.size(), 4u);  // more: it went on behind the deadline
+    EXPECT_LE(choice.tokens.size(), 4u);  // more: it went on after the deadline
     EXPECT_EQ(choice.ids(), expected({1, 2}, static_cast<std::int32_t>(choice.tokens.size())));
   }
   EXPECT_EQ(past.wait().at(0).tokens.size(), 0u);

@@ -11,7 +11,7 @@ namespace {
 
 using Ids = std::vector<std::int32_t>;
 
-// A sequence of six tokens of which `num_computed` have KV, with drafts behind.
+// A sequence of six tokens of which `num_computed` have KV, with drafts after them.
 ScheduledSequence scheduled(std::int32_t num_computed, Ids drafts, std::uint64_t id = 7) {
   auto state = std::make_shared<RequestState>();
   state->request = greedy({1, 2, 3, 4, 5, 6}, 10);

@@ -90,7 +90,7 @@ class StepTraceTest : public ::testing::Test {
   const fs::path& folder = temp.path();
 };
 
-// Nanoseconds: the file has microseconds with three digits behind the point.
+// Nanoseconds: the file has microseconds with three digits after the point.
 std::int64_t ns(const json& number) {
   return std::llround(number.get<double>() * 1000);
 }

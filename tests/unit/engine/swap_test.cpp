@@ -236,7 +236,7 @@ TEST_F(SwapTest, WhatCannotBeMadeChangesNothing) {
   Collector collector;
   begin(collector);
   EXPECT_THROW(engine->swap([](const StepUse&) -> Replacement { throw Error("no such part"); }), Error);
-  // The same behind the loss of all that can be lost before: it is computed anew.
+  // The same after the loss of all that can be lost before: it is computed anew.
   EXPECT_THROW(engine->swap([&](const StepUse& use) -> Replacement {
     use.give_up_kv();
     std::fill(world->kv.begin(), world->kv.end(), -1);

@@ -144,7 +144,7 @@ TEST(TextStream, GoesOnFromThePrompt) {
     return text + stream.finish();
   };
   EXPECT_EQ(text_behind(prompt), " the");                     // "the": the words would run together
-  EXPECT_EQ(text_behind(std::span(prompt).first(1)), "the");  // behind <s> alone
+  EXPECT_EQ(text_behind(std::span(prompt).first(1)), "the");  // after <s> alone
 }
 
 TEST(TextStream, SpecialTokensAreLeftOutUnlessAskedFor) {

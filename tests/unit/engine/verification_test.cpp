@@ -80,7 +80,7 @@ class VerificationTest : public EngineTest {
     return result;
   }
 
-  // A proposer that knows the tokens that come behind each prompt, and errs in so many of a hundred.
+  // A proposer that knows the tokens that follow each prompt, and errs in this many of a hundred.
   void know(const std::map<std::string, Choices>& answers, int wrong_percent) {
     for (const Case& known : all_cases()) {
       answers_.push_back(known.request.prompt);

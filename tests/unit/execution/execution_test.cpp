@@ -42,7 +42,7 @@ struct Step {
       num_rows += runs.back().num_rows();
     }
   }
-  // Draws behind the prompt's last token; num_top -1: without a log probability.
+  // Draws after the prompt's last token; num_top -1: without a log probability.
   void draw(std::size_t prompt, std::int32_t num_top) {
     const auto length = static_cast<std::int32_t>(prompts[prompt].tokens.size());
     draws.rows.push_back(first_rows[prompt] + length - 1);
@@ -213,7 +213,7 @@ TEST(ExecutionTest, SizesAreTriedBeforeTheFirstStepOrOneByOneWhenAsked) {
   FakeWorld first(padded), second(padded);
   Execution at_once({first.parts()}, padded);
   EXPECT_FALSE(at_once.has_untried_sizes());
-  Execution when_idle({second.parts()}, padded, 0, {}, Trials::kWhenIdle);
+  Execution when_idle({second.parts()}, padded, 0, {}, WarmUp::kWhenIdle);
   EXPECT_EQ(second.num_forwards, 1);  // the largest batch: the start fails if there is no memory for it
   while (when_idle.has_untried_sizes()) when_idle.try_next_size();
   EXPECT_EQ(second.num_forwards, first.num_forwards);

@@ -23,7 +23,7 @@ struct Group {
   bool operator==(const Group&) const = default;
 };
 
-// Runs of one row, each behind all but one token of its blocks unless told otherwise.
+// Runs of one row, each after all but one token of its blocks unless told otherwise.
 struct Runs {
   void add(const Blocks& blocks) { add(blocks, static_cast<std::int32_t>(blocks.size()) * kBlock - 1); }
   void add(const Blocks& blocks, std::int32_t first, std::uint64_t id = 0) {

@@ -26,7 +26,7 @@ class StepGraphsTest : public ::testing::Test {
     parts.graphs = &table;
   }
 
-  // Sequences that decode with so many drafts each, on 3 blocks.
+  // Sequences that decode with this many drafts each, on 3 blocks.
   std::vector<ScheduledSequence> decoding(std::size_t count, std::size_t drafts = 0, std::int32_t rows = 1) {
     std::vector<ScheduledSequence> scheduled;
     for (std::size_t i = 0; i < count; ++i) {

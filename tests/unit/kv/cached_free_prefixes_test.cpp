@@ -17,7 +17,7 @@ constexpr std::int32_t kBlockSize = 2;
 
 class CachedFreePrefixesTest : public ::testing::Test {
  protected:
-  // The path of a new block behind `parent`, which nobody holds but, if asked for, the test.
+  // The path of a new block after `parent`, which nobody holds but, if asked for, the test.
   PrefixPath add(const PrefixPath& parent, bool held = false) {
     const std::vector<std::int32_t> tokens = {next_token_++, 0};
     const BlockId block = cache_.allocate(1)->front();

@@ -139,7 +139,7 @@ TEST(KvEventPublisher, AReaderWhoComesTooLateForReplayIsToldEverything) {
   Reader reader(publisher);
   publisher.observer().stored(kPrefixRoot, Tokens{5}, 1);
   std::uint64_t seq = 0;
-  for (std::int32_t i = 0; i < 6; ++i) {  // a message each: the replay behind it waits for it
+  for (std::int32_t i = 0; i < 6; ++i) {  // a message each: the replay after it waits for it
     publisher.observer().stored(1, Tokens{i}, 0);
     seq = reader.replay(seq).front().seq + 1;
     publisher.observer().removed(0);
@@ -150,7 +150,7 @@ TEST(KvEventPublisher, AReaderWhoComesTooLateForReplayIsToldEverything) {
   EXPECT_EQ(all[0].batch[1][0]["type"], "AllBlocksCleared");
   EXPECT_EQ(all[0].batch[1][1]["token_ids"], Json::array({5}));
   const std::vector<Message> latest = reader.replay(all[0].seq);
-  ASSERT_EQ(latest.size(), 2u);  // the snapshot has the number of the latest message, behind which a reader goes on
+  ASSERT_EQ(latest.size(), 2u);  // the snapshot has the number of the latest message, after which a reader goes on
   EXPECT_EQ(latest[0].batch[1][0]["type"], "BlockRemoved");
 }
 

@@ -1,4 +1,4 @@
-// Streams: their chunks say what the whole answer says, and one that breaks goes on behind any event, on the same
+// Streams: their chunks say what the whole answer says, and one that breaks goes on after any event, on the same
 // bytes.
 // Covers: runtime/openai/{answers,event_id,work}
 #include <fmt/format.h>
@@ -248,7 +248,7 @@ TEST_F(StreamTest, EventIdsCanBeLeftOut) {
   EXPECT_EQ(join(events).choices, join(stream(kCompletions, body)).choices);
 }
 
-// The stream from the event behind `id` on; usage of prompts depends on what else has run, so it is left out.
+// The stream from the event after `id` on; usage of prompts depends on what else has run, so it is left out.
 TEST_F(StreamTest, GoesOnBehindEveryEventWithTheSameBytes) {
   for (const auto& [url, body] : kBodies) {
     const std::vector<Event> whole = stream(url, body);
@@ -293,7 +293,7 @@ TEST_F(StreamTest, TheTokensThatAClientHasMayComeAlong) {
       for (Event& event : stream(kChat, again, whole[at].id)) both.push_back(std::move(event));
       const Joined got = join(both);
       EXPECT_EQ(got.choices, expected.choices) << at;
-      if (!right || have.empty() || at + 2 == whole.size()) continue;  // behind the end nothing runs
+      if (!right || have.empty() || at + 2 == whole.size()) continue;  // after the end nothing runs
       EXPECT_EQ(got.usages.back()["completion_tokens_details"]["accepted_prediction_tokens"], have.size());
       EXPECT_EQ(got.usages.back()["completion_tokens_details"]["rejected_prediction_tokens"], 0);
     }
@@ -332,7 +332,7 @@ TEST_F(StreamTest, TellsWhichTokensWereDraftedWhenItIsAsked) {
     ASSERT_EQ(flags.size(), 12u);
     EXPECT_GT(std::count(flags.begin(), flags.end(), true), 5);
     EXPECT_FALSE(flags[11]);  // true: a token counts as the draft that it replaced
-    // Behind an event come the flags of the tokens behind it.
+    // After an event come the flags of the tokens after it.
     body.erase("prediction");
     const std::vector<Event> whole = stream(url, body), rest = stream(url, body, whole.front().id);
     const std::vector<Event> have = {whole.front()};

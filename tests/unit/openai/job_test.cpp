@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 
 class RequestSeriesTest : public EngineTest {
  protected:
-  // Scores token 7 behind prompts of `length` tokens, which differ.
+  // Scores token 7 after prompts of `length` tokens, which differ.
   RequestSeries series(std::size_t count, std::size_t length) {
     return {count, [this, length](std::size_t index) {
               ++num_made;

@@ -114,7 +114,7 @@ TEST(ScoreSplitter, NamesWhatIsWrong) {
   EXPECT_EQ(refusal(7, "a"), "prompt: expected text or a list of token ids, got 7");
   EXPECT_EQ(refusal("a", 7), "completions[3]: expected text or a list of token ids, got 7");
   EXPECT_EQ(refusal("a", {"b"}), "completions[3]: expected token ids, got \"b\"");
-  EXPECT_EQ(refusal("", "a"), "accepted");  // behind <|bos|>
+  EXPECT_EQ(refusal("", "a"), "accepted");  // after <|bos|>
 }
 
 }  // namespace

@@ -370,7 +370,7 @@ TEST_F(ServiceTest, ChoiceLogprobsAreThoseOfAScore) {
   Json many = Json::array();
   for (int i = 0; i < 2605; ++i) many.push_back({71});
   EXPECT_EQ(refusal("/v1/completions", {{"choice_logprobs", true}, {"choices", many}, {"n", 128}}),
-            "choice_logprobs: the log probabilities of 2605 choices behind each of 1 prompts, for each of n = 128 "
+            "choice_logprobs: the log probabilities of 2605 choices after each of 1 prompts, for each of n = 128 "
             "answers, are more than the 3000000 values that one body may ask for; lower n, send several bodies, or use "
             "/v1/score, which returns them once");
   EXPECT_EQ(refusal("/v1/completions", {{"choice_logprobs", true}}),

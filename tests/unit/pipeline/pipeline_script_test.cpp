@@ -105,7 +105,7 @@ TEST_F(PipelineScriptTest, UnknownVariablesOfFunctionsAreFoundWithoutRunningThem
               testing::ElementsAre("test.lua:2: unknown variable 'tabel'; did you mean 'table'?"));
   EXPECT_THAT(unknown("local function f() return require('x') end"),
               testing::ElementsAre(HasSubstr("require is not available")));
-  // Defined before or behind the function, by another one, by its name alone; a plugin; the script's own body.
+  // Defined before or after the function, by another one, by its name alone; a plugin; the script's own body.
   EXPECT_THAT(unknown("x = 1\nlocal function f() y = 2 return x + y + z, toy_device, string.rep end\n_G['z'] = 3\n"
                       "if x == 2 then nothing() end"),
               testing::IsEmpty());

@@ -97,7 +97,7 @@ TEST(Server, HandsItsSocketOverAndServesOpenConnectionsToTheirEnd) {
   EXPECT_TRUE(open->is_closed());
   open.reset();
   old->join();
-  old->server().hand_over();  // behind the end: nothing is left to do, and nobody to wait for
+  old->server().hand_over();  // after the end: nothing is left to do, and nobody to wait for
   EXPECT_FALSE(old->server().listener());
   old.reset();
   EXPECT_EQ(Client(url).ask(), Answer("next", true));  // refused: the end of the one closed the other's socket

@@ -14,7 +14,7 @@
 
 namespace mortise::test {
 
-// What a step of so many sequences and rows takes, and what it takes to draft.
+// The seconds of a step with a number of sequences and rows, and of drafting.
 struct Machine {
   std::string name;
   std::function<double(int seqs, int rows)> step_s;
@@ -44,7 +44,7 @@ inline double luck(std::uint64_t a, std::uint64_t b, std::uint64_t c) {
   return static_cast<double>(x >> 11) * 0x1p-53;
 }
 
-// How drafts fare at a place of a request's text, `run` tokens behind the last one that was drafted wrongly or not at
+// How drafts fare at a place of a request's text, `run` tokens after the last one that was drafted wrongly or not at
 // all.
 struct Text {
   std::string name;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares tokenizer_tool with the `tokenizers` package on random tokenizer.json files: any component behind any other.
+"""Compares tokenizer_tool with the `tokenizers` package on random tokenizer.json files: any component after any other.
 
     compare_random_pipelines.py TOOL [--count N] [--seed S]
 

@@ -176,7 +176,7 @@ TEST(TokenizerLoad, RefusesMalformedMerges) {
   EXPECT_THAT(merges(R"([["b", "a"]])"), HasSubstr("model.merges[0]: expected tokens of model.vocab, found \"ba\""));
   EXPECT_THAT(merges(R"([["a", "x"]])"), HasSubstr("found \"x\""));
   EXPECT_THAT(error_with({{"model", {{"continuing_subword_prefix", "##"}}}}),
-              HasSubstr("model.merges[0]: expected a right half behind continuing_subword_prefix \"##\", found \"b\""));
+              HasSubstr("model.merges[0]: expected a right half after continuing_subword_prefix \"##\", found \"b\""));
   EXPECT_THAT(merges("\"a b\""), HasSubstr("model.merges: expected an array, found \"a b\""));
 }
 

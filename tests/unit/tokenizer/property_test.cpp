@@ -108,7 +108,7 @@ TEST(TokenizerProperty, StreamsEveryDecoderAsAWhole) {
   }
 }
 
-// Whatever a cut through a list of tokens separates: the text behind it is what the second part adds.
+// Whatever a cut through a list of tokens separates: the text after it is what the second part adds.
 TEST(TokenizerProperty, GoesOnWhereTheTextBeforeEnds) {
   for (const char* folder : kFolders) {
     const auto tokenizer = Tokenizer::load(test::golden_dir() / folder);

@@ -23,7 +23,7 @@ bool has_special(const Tokenizer& tokenizer, const Ids& ids) {
 TEST(Segments, OrdinaryTextIsTokenizedAcrossSeams) {
   const std::string text = "<|im_start|>user\nHello  world, 12345 grüße\n\n<|im_end|>\n";
   const Ids whole = demo().encode(text, false);
-  for (std::size_t a = 13; a <= 48; ++a) {  // behind the first token, before the last
+  for (std::size_t a = 13; a <= 48; ++a) {  // after the first token, before the last
     const SegmentedText parts = {{text.substr(0, a), true}, {text.substr(a, 3), false}, {text.substr(a + 3), true}};
     if (a + 3 > text.find("<|im_end|>")) break;
     const auto within_character = [&](std::size_t at) { return (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80; };

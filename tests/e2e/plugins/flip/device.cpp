@@ -62,7 +62,7 @@ void destroy(void* instance) {
   cpu_component().destroy(instance);
 }
 
-// Behind each operation of this name.
+// After each operation of this name.
 void spoil(mortise_device* device, const char* operation, const mortise_tensor& out) {
   Flip& flip = flips().at(device);
   const bool is_forward = static_cast<std::size_t>(out.shape[0]) == flip.tokens.size();

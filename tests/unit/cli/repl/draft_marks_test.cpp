@@ -37,7 +37,7 @@ TEST(DraftMarks, EachTokenHasItsOrigin) {
   Answer answer;
   answer.add(" there", DraftOutcome::kNone);
   answer.add(" was", DraftOutcome::kAccepted);
-  answer.add(" a", DraftOutcome::kNone);  // behind an accepted draft: the bonus token
+  answer.add(" a", DraftOutcome::kNone);  // after an accepted draft: the bonus token
   answer.add(" girl", DraftOutcome::kReplaced);
   answer.add(" named", DraftOutcome::kAccepted);
   answer.add(" Clara", DraftOutcome::kReplaced);

@@ -87,7 +87,7 @@ TEST(HistoryFile, PassesOverWhatIsNoEntry) {
   test::write_text(path, "_HiStOrY_V2_\n{\"a\": 1}\n\n\"good\"\n\"\xff\"\n\"nul\\u0000\"\n[[[[\n\"half");
   HistoryFile file(path);
   EXPECT_THAT(file.load(), ElementsAre("good"));
-  file.append("next");  // behind half a line, which must not swallow it
+  file.append("next");  // after half a line, which must not swallow it
   EXPECT_THAT(file.load(), ElementsAre("good", "next"));
 }
 
