@@ -24,7 +24,7 @@ class Device : public Instance {
 
   // Objects that the device handed out. "" as a problem: all is well.
   enum class Kind { kMemory, kHostMemory, kWeight, kStream, kEvent, kGraph };
-  // `owner`: the call that got it. Returns false if a live object has this address.
+  // `owner`: the call that got the object. Returns false if a live object has this address.
   bool add(Kind kind, const void* object, const Call* owner, std::uint64_t bytes = 0);
   // Returns false if there is no such object.
   bool remove(Kind kind, const void* object);

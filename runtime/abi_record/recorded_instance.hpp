@@ -78,7 +78,7 @@ struct RecordedInstance {
   const mortise_host* real_host = nullptr;
   Host host{};
   std::string unrecorded;      // an extension of the host that the part asked for
-  json freed = json::array();  // the questions of blocks_freed in this plan, with their answers
+  json freed = json::array();  // this plan's calls of blocks_freed, with their results
   const mortise_schedule_view* view = nullptr;
 
   template <typename Table>

@@ -52,7 +52,7 @@ struct TracedRow {
 // The output to keep as a whole.
 struct WantedOutput {
   std::int32_t choice = 0, position = 0;
-  std::string op;  // a key
+  std::string op;  // its TracedOp::key
 };
 
 // The trace of a request. Filled by a StepTap on the engine's thread; read after the engine has ended. Invariant: rows_

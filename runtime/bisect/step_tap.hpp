@@ -25,7 +25,7 @@ class StepTap {
   StepTap& operator=(const StepTap&) = delete;
 
   // The same parts with the tap in between. Steps do not see extensions of the device; parts that were created before
-  // still do.
+  // the tap still see them.
   Parts parts();
 
  private:

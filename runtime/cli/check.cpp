@@ -81,8 +81,8 @@ mortise_model_dims dims_of(const PartInstance& model) {
 }
 
 // Checks a draft model that one of the pipeline's model plugins accepts: the device must compute in its type, and the
-// attention must serve its heads. Does nothing for another checkpoint: it is in the proposer's own format, or a start
-// searches the installed plugins.
+// attention must serve its heads. Does nothing for another checkpoint: it may be in the proposer's own format, or a
+// start finds a plugin for it among all that are installed.
 void check_draft_model(const PipelineDescription& pipeline, const PartInstance& device, const nlohmann::json& options,
                        const Checkpoint& checkpoint) {
   CreateContext context;

@@ -75,7 +75,7 @@ bool Verification::same_numerics() const {
   return std::ranges::all_of(numerics_ids, [](const auto& ids) { return ids.first == ids.second; });
 }
 
-// One pass over the file with one of the scripts.
+// Runs the requests of the file once, with one of the two scripts.
 class Verifier::Run {
  public:
   // `take` gets the outcome of each line, in order.

@@ -331,7 +331,7 @@ void SimulatedEngine::check(const View& view, const mortise_schedule_plan& plan)
     rows += end - view.start(i);
     blocks -= view.new_blocks(i, end, plan.num_preempted > 0);
     if (!view.running(i) && plan.num_preempted == 0) {
-      int32_t num_left = 0;  // blocks that several start with are taken once
+      int32_t num_left = 0;  // blocks that several are admitted with are taken once
       for (const BlockId block : live_[view.live[i]].path) {
         num_left += cache_.is_cached_free(block) && taken.insert(block).second;
       }

@@ -42,7 +42,7 @@ struct Delta {
   FinishReason finish = FinishReason::kNone;
   std::string error;                      // for kError
   ErrorCode code = ErrorCode::kInternal;  // for kError
-  // Set with the finish:
+  // Valid if `finish` is set:
   std::optional<std::int32_t>
       stop_token;  // the end token or stop token that ended it (the last of the choice's tokens)
   std::uint64_t seed = 0;

@@ -69,7 +69,7 @@ class StartRate {
 
  private:
   Clock::time_point begin_{}, middle_{};  // of the previous and the current window
-  std::size_t before_ = 0, running_ = 0;  // requests started in each
+  std::size_t before_ = 0, running_ = 0;  // requests started in each window
 };
 
 // Orders the engine's thread to write the trace to this file, or to none if null.

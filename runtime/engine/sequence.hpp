@@ -108,7 +108,7 @@ class Sequence {
   bool started = false;            // has run before; if it waits now, it was preempted
   std::int32_t num_published = 0;  // leading blocks that are in the prefix tree
   bool publishes = true;           // false: its next block cannot enter the tree, nor any after it
-  // While it waits: the cached prefix that it would start with. SequenceKv::look_up() updates these three.
+  // While it waits: the cached prefix that it would be admitted with. SequenceKv::look_up() updates these three.
   PrefixPath prefix;
   std::int32_t num_cached = 0;          // tokens: those of whole blocks and the first of `partial_block`
   BlockId partial_block = kPrefixRoot;  // the block to copy for the latter; kPrefixRoot: none

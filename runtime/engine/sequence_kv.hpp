@@ -1,4 +1,4 @@
-// runtime/engine/sequence_kv.hpp: gives sequences their KV blocks and takes them back. It starts sequences with cached
+// runtime/engine/sequence_kv.hpp: gives sequences their KV blocks and takes them back. It admits sequences with cached
 // prefixes and their scores, allocates blocks for new rows, enters filled blocks into the prefix tree, and holds pins.
 // Engine's thread only.
 #pragma once
@@ -21,7 +21,7 @@ class SequenceKv {
       : block_size_(limits.block_size),
         cache_(static_cast<std::size_t>(limits.num_blocks), limits.block_size, limits.prefix_cache, observer) {}
 
-  // Finds the cached prefix that a waiting sequence would start with. The prefix ends before the last token, because
+  // Finds the cached prefix that a waiting sequence would be admitted with. The prefix ends before the last token, because
   // the model must run that token to predict the next. It also ends before the first token that needs a score the cache
   // does not have. Completions of one prompt also copy a partial block, because they run few tokens of their own.
   void look_up(Sequence& sequence) const;

@@ -21,7 +21,7 @@ struct WatchedPlan {
   std::span<const char> scheduled;           // 1: this plan schedules it
   // Rows, places for sequences and blocks that the plan leaves unused.
   std::int64_t rows = 0, places = 0, blocks = 0;
-  // Empty: the plan is run, so it starts every waiting sequence that it schedules. For a rehearsed plan, 1: the first
+  // Empty: the plan is run, so it admits every waiting sequence that it schedules. For a rehearsed plan, 1: the first
   // such plan that schedules this waiting sequence.
   std::span<const char> starts = {};
 };

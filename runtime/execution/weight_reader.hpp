@@ -9,8 +9,8 @@
 
 namespace mortise {
 
-// Lives while the model loads. Invariant: a quantised matrix that was given out stays valid as long as this. The
-// functions of abi() are thread-safe, as mortise/model.h says.
+// What a model plugin reads its weights from, while it loads. Invariant: a quantised matrix that was given out stays
+// valid as long as this. The functions of abi() are thread-safe, as mortise/model.h says.
 class WeightReader {
  public:
   explicit WeightReader(const Checkpoint& checkpoint) : checkpoint_(checkpoint) {}

@@ -95,7 +95,8 @@ struct PipelineDescription {
   std::int32_t max_num_seqs = 64;          // scheduler
   std::int32_t max_batched_tokens = 2048;  // scheduler
 
-  // The fields that are known before the model is; the caller sets dims, config and dtype. Points into the description.
+  // The fields that are known before the model is open; the caller sets dims, config and dtype. Points into the
+  // description.
   mortise_query query() const;
 };
 // Reads block_size, max_num_seqs and max_batched_tokens from the parts. Throws an Error that names an invalid one.

@@ -22,7 +22,7 @@ class TakeoverSocket {
   // Continues with the socket of the previous process.
   // REQUIRES: check_takeover_socket().
   TakeoverSocket(const std::string& path, FileDescriptor listening);
-  ~TakeoverSocket();  // removes the file, unless another process has the socket, or the file is another one
+  ~TakeoverSocket();  // removes the file, unless the socket was handed over or another file is there by now
   TakeoverSocket(TakeoverSocket&&) = default;
   TakeoverSocket& operator=(TakeoverSocket&&) = delete;
 
