@@ -178,7 +178,7 @@ void Call::throw_breach(bool is_callers, const char* header, const char* rule, c
 }
 
 void Call::throw_exception(const std::string& text) const {
-  throw_breach(false, kAbi, "No exception may leave a plugin",
+  throw_breach(/*is_callers=*/false, kAbi, "No exception may leave a plugin",
                fmt::format("an exception crossed the C ABI{}{}", text.empty() ? "" : ": ", text));
 }
 

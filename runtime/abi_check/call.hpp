@@ -106,13 +106,13 @@ class Call {
   template <typename... Args>
   void caller_must(bool holds, const char* header, const char* rule, fmt::format_string<Args...> detail,
                    Args&&... args) const {
-    if (!holds) throw_breach(true, header, rule, fmt::format(detail, std::forward<Args>(args)...));
+    if (!holds) throw_breach(/*is_callers=*/true, header, rule, fmt::format(detail, std::forward<Args>(args)...));
   }
   // The same of the part that is called.
   template <typename... Args>
   void part_must(bool holds, const char* header, const char* rule, fmt::format_string<Args...> detail,
                  Args&&... args) const {
-    if (!holds) throw_breach(false, header, rule, fmt::format(detail, std::forward<Args>(args)...));
+    if (!holds) throw_breach(/*is_callers=*/false, header, rule, fmt::format(detail, std::forward<Args>(args)...));
   }
   // A struct that the caller passes must be there, with at least the size that it had in the oldest version.
   template <typename T>

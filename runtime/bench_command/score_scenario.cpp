@@ -149,10 +149,10 @@ Scenario score_scenario(Subject& subject, const Sizes& sizes) {
 
   const auto head = std::make_shared<HeadProduct>(subject);
   Scenario scenario{"score", {}, {}, subject.make_probes()};
-  add_cases(scenario, prefill_case(subject, batch, shape.prompt, false),
+  add_cases(scenario, prefill_case(subject, batch, shape.prompt, /*score=*/false),
             head_case(subject, head, batch * (shape.prompt - 1), batch * shape.prompt),
-            prefill_case(subject, batch, shape.prompt, true), "score");
-  add_cases(scenario, prefill_case(subject, load.num_contexts, unique, false),
+            prefill_case(subject, batch, shape.prompt, /*score=*/true), "score");
+  add_cases(scenario, prefill_case(subject, load.num_contexts, unique, /*score=*/false),
             head_case(subject, head, load.num_scored(), load.num_unique()), choices_case(subject, load), "choices");
   return scenario;
 }

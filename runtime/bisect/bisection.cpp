@@ -97,7 +97,7 @@ class Trial {
       if (!part.same(old_, new_)) different.push_back(&part);
     }
     if (different.size() == 1) {  // exchanging the only different part would give the new pipeline
-      result_.exchanges.push_back({different.front()->name, false, Exchange::Outcome::kDiffers, ""});
+      result_.exchanges.push_back({different.front()->name, /*back=*/false, Exchange::Outcome::kDiffers, ""});
       return;
     }
     bool brought = false;

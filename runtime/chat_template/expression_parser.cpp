@@ -174,9 +174,9 @@ ExpressionPointer ExpressionParser::unary(bool with_filters) {
   if (++nesting_ > kMaxBrackets) tokens_.refuse(fmt::format("brackets nest deeper than {} levels", kMaxBrackets));
   ExpressionPointer value;
   if (tokens_.skip_sign("-")) {
-    value = node(ExpressionKind::kNegate, unary(false));
+    value = node(ExpressionKind::kNegate, unary(/*with_filters=*/false));
   } else if (tokens_.skip_sign("+")) {
-    value = node(ExpressionKind::kPlus, unary(false));
+    value = node(ExpressionKind::kPlus, unary(/*with_filters=*/false));
   } else {
     value = primary();
   }
@@ -269,7 +269,7 @@ ExpressionPointer ExpressionParser::tuple(bool conditional) {
 ExpressionPointer ExpressionParser::target(bool attribute) {
   const auto one = [&]() -> ExpressionPointer {
     if (tokens_.skip_sign("(")) {
-      ExpressionPointer inner = target(false);
+      ExpressionPointer inner = target(/*attribute=*/false);
       tokens_.expect_sign(")");
       return inner;
     }

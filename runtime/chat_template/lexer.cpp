@@ -143,7 +143,7 @@ class Lexer {
     }
     // In "{#-#}" the sign belongs to the start.
     const char sign = end > at_ ? text_[end - 1] : '\0';
-    close(end + 2, sign == '-' || sign == '+' ? sign : '\0', true);
+    close(end + 2, sign == '-' || sign == '+' ? sign : '\0', /*trims_newline=*/true);
   }
 
   // {% raw %} ... {% endraw %}, whose content is text.
@@ -152,14 +152,14 @@ class Lexer {
     if (body == text_.npos) return false;
     const std::size_t begin = tag_end(body);
     if (begin == text_.npos) return false;
-    close(begin, text_[begin - 3], false);
+    close(begin, text_[begin - 3], /*trims_newline=*/false);
     for (std::size_t tag = text_.find("{%", at_); tag != text_.npos; tag = text_.find("{%", tag + 1)) {
       const char sign = tag + 2 < text_.size() ? text_[tag + 2] : '\0';
       const std::size_t after = after_word(tag + 2 + (sign == '-' || sign == '+'), "endraw");
       const std::size_t end = after == text_.npos ? after : tag_end(after);
       if (end == text_.npos) continue;
       take_data(tag);
-      close(end, text_[end - 3], true);
+      close(end, text_[end - 3], /*trims_newline=*/true);
       return true;
     }
     refuse("the tag 'raw' has no 'endraw'");

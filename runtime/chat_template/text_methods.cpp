@@ -40,14 +40,14 @@ std::vector<Value> split_at_space(const MarkedText& whole, std::int64_t most, Ru
     }
     return at;
   };
-  for (std::size_t begin = skip(0, true); begin < bytes.size();) {
+  for (std::size_t begin = skip(0, /*space=*/true); begin < bytes.size();) {
     if (most >= 0 && static_cast<std::int64_t>(parts.size()) >= most) {
       parts.push_back(runtime.make().text(strip(whole.substr(begin, bytes.size()), nullptr, Ends::kRight)));
       break;
     }
-    const std::size_t end = skip(begin, false);
+    const std::size_t end = skip(begin, /*space=*/false);
     parts.push_back(runtime.make().text(whole.substr(begin, end)));
-    begin = skip(end, true);
+    begin = skip(end, /*space=*/true);
   }
   return parts;
 }

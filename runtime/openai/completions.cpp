@@ -231,7 +231,7 @@ Work Service::read_completion(const Body& body) const {
       const PromptText prompt(tokenizer_, *options, options->prompts[i]);
       for (const ChoiceResult& choice : result[i]) {
         choices.push_back(CompletionChoice(tokenizer_, *options, prompt)
-                              .json(choices.size(), true, choice.prompt, choice.tokens, choice.text, choice.finish));
+                              .json(choices.size(), /*begins=*/true, choice.prompt, choice.tokens, choice.text, choice.finish));
         choices.back()["seed"] = choice.seed;
         if (!guided.empty()) choices.back()["choice_logprobs"] = guided[i];
       }

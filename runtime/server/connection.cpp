@@ -159,7 +159,7 @@ class HttpConnection : public Connection, public std::enable_shared_from_this<Ht
       if (!has_room) {
         HttpAnswer full = error_answer(503, "the server has no memory left for bodies; try again later", "overloaded");
         full.headers.emplace_back("Retry-After", "1");
-        co_await send_whole(parser.get(), request, std::move(full), true);
+        co_await send_whole(parser.get(), request, std::move(full), /*last=*/true);
         co_return false;
       }
       if (error) co_return co_await refuse_unread(error, request.id);

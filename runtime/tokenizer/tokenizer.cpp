@@ -93,10 +93,10 @@ void Tokenizer::Parts::encode_mixed(std::string_view text, const TextRanges& spe
     done = end;
   };
   for (const auto& token : found) {
-    encode_part(token.begin, false);
-    encode_part(token.end, true);
+    encode_part(token.begin, /*is_special=*/false);
+    encode_part(token.end, /*is_special=*/true);
   }
-  encode_part(text.size(), false);
+  encode_part(text.size(), /*is_special=*/false);
 }
 
 // If the model itself makes a special token of a text that spells it (its vocabulary has the token, and ignore_merges

@@ -107,7 +107,7 @@ std::string show_token(const Tokenizer& tokenizer, std::span<const TokenInfo> to
   if (index >= tokens.size()) return "has ended";
   const TokenInfo& token = tokens[index];
   return fmt::format("has {} {} (log probability {})", token.id,
-                     nlohmann::json(tokenizer.decode(std::span(&token.id, 1), false))
+                     nlohmann::json(tokenizer.decode(std::span(&token.id, 1), /*skip_special_tokens=*/false))
                          .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace),
                      token.logprob);
 }
