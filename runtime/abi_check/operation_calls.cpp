@@ -180,13 +180,15 @@ mortise_status move_rows(mortise_device* handle, const Function& function, morti
 mortise_status gather_rows(mortise_device* handle, mortise_stream* stream, const mortise_tensor* x,
                            const std::int32_t* rows, const mortise_tensor* out, mortise_error* error) {
   static constexpr Function kFunction = {"gather_rows", Tag::kStep};
-  return move_rows<&mortise_device_table::gather_rows>(handle, kFunction, stream, x, rows, out, /*gathers=*/true, error);
+  return move_rows<&mortise_device_table::gather_rows>(handle, kFunction, stream, x, rows, out, /*gathers=*/true,
+                                                       error);
 }
 
 mortise_status scatter_rows(mortise_device* handle, mortise_stream* stream, const mortise_tensor* x,
                             const std::int32_t* rows, const mortise_tensor* out, mortise_error* error) {
   static constexpr Function kFunction = {"scatter_rows", Tag::kStep};
-  return move_rows<&mortise_device_table::scatter_rows>(handle, kFunction, stream, x, rows, out, /*gathers=*/false, error);
+  return move_rows<&mortise_device_table::scatter_rows>(handle, kFunction, stream, x, rows, out, /*gathers=*/false,
+                                                        error);
 }
 
 mortise_status head_reduce(mortise_device* handle, mortise_stream* stream, const mortise_head_reduce_args* args,

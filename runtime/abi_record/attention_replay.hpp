@@ -20,9 +20,9 @@ namespace mortise::abi_record {
 using CallOutput = std::pair<mortise_status, nlohmann::json>;
 
 // What an attention needs beside its instance: its KV cache, the step that it runs, norm weights. Outlives the
-// instance's last call. Used by one thread. Throws an Error where the record is wrong. Invariant: memory that a call has
-// given to the attention for later use stays as it is until the attention is destroyed, a step's arrays until the next
-// plan.
+// instance's last call. Used by one thread. Throws an Error where the record is wrong. Invariant: memory that a call
+// has given to the attention for later use stays as it is until the attention is destroyed, a step's arrays until the
+// next plan.
 class AttentionReplay {
  public:
   explicit AttentionReplay(const PartInstance& device) : device_(device), access_(device) {}

@@ -20,8 +20,8 @@ namespace mortise::abi_record {
 
 using nlohmann::json;
 
-// The file. Invariant: until writing fails, the file ends with a whole line between calls. Used by one thread at a time:
-// the thread that runs steps, or the one that opens and closes parts.
+// The file. Invariant: until writing fails, the file ends with a whole line between calls. Used by one thread at a
+// time: the thread that runs steps, or the one that opens and closes parts.
 class CallLog {
  public:
   explicit CallLog(std::string path) : path_(std::move(path)), file_(path_, std::ios::trunc) {

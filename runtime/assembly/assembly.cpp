@@ -48,8 +48,8 @@ Assembly::Assembly(const PipelineDescription& description, std::optional<ModelFi
 Assembly::~Assembly() = default;
 
 // Returns the files for a model that must be opened again, or null if the model is the serving one. If the named folder
-// has the same contents as the serving model's, returns the serving model's files. Throws an AnotherModelError if the contents
-// differ.
+// has the same contents as the serving model's, returns the serving model's files. Throws an AnotherModelError if the
+// contents differ.
 std::shared_ptr<const ModelFiles> Assembly::files_for(const PipelineDescription& next) const {
   if (same_part(next.model, description().model)) return nullptr;
   if (made_) return files_;

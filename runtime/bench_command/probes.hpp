@@ -38,8 +38,8 @@ double run_on_threads(std::size_t num_threads, const std::function<void(std::siz
 std::uint64_t read_bytes(const std::byte* p, std::size_t bytes);
 
 // Reads `bytes` of memory repeatedly, in equal parts per thread: measures the bandwidth of the memory, or of the cache
-// that holds this many bytes. Used by one thread; reading uses num_threads_ threads. Invariant: the memory is mapped and
-// written, so that a read takes no page fault.
+// that holds this many bytes. Used by one thread; reading uses num_threads_ threads. Invariant: the memory is mapped
+// and written, so that a read takes no page fault.
 class ReadProbe {
  public:
   ReadProbe(std::size_t bytes, std::size_t num_threads);  // throws an Error if there is not enough memory

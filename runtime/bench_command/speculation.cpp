@@ -86,7 +86,8 @@ SpeculationRow measure_row(Pipelines& pipelines, const Work& work, std::int64_t 
   for (Series& one : series) one.run(/*counts=*/false);
   for (int repeat = 0; repeat < repeats; ++repeat) {
     // Alternately forwards and backwards, so that a drift of the machine favours no side.
-    for (std::size_t i = 0; i < series.size(); ++i) series[repeat % 2 == 0 ? i : series.size() - 1 - i].run(/*counts=*/true);
+    for (std::size_t i = 0; i < series.size(); ++i)
+      series[repeat % 2 == 0 ? i : series.size() - 1 - i].run(/*counts=*/true);
   }
   SpeculationRow row{work.name,
                      work.proposer,

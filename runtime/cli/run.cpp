@@ -63,7 +63,8 @@ void add_sampling_options(CLI::App& command, RunOptions& options) {
 }
 
 nlohmann::ordered_json token_json(const Tokenizer& tokenizer, const TokenInfo& info) {
-  nlohmann::ordered_json json = {{"id", info.id}, {"token", tokenizer.decode(std::span(&info.id, 1), /*skip_special_tokens=*/false)}};
+  nlohmann::ordered_json json = {{"id", info.id},
+                                 {"token", tokenizer.decode(std::span(&info.id, 1), /*skip_special_tokens=*/false)}};
   if (info.rank > 0) {
     json["logprob"] = info.logprob;
     json["rank"] = info.rank;

@@ -40,7 +40,7 @@ struct SessionOptions {
   // line would be lost.
   QueueLimits queue = QueueLimits::unbounded();
   WarmUp warm_up = WarmUp::kAtOnce;  // kWhenIdle: the first token comes earlier
-  bool populate_kv = false;         // take KV memory at the start, unless the script says otherwise
+  bool populate_kv = false;          // take KV memory at the start, unless the script says otherwise
   // Gives the observer that measures the answers of a model. The observer must outlive the session. Empty: no observer.
   std::function<AnswerObserver*(const std::string& model)> observer = {};
   // Gives the observer for the prefix cache of a model. The observer must outlive the session. Empty: no observer.

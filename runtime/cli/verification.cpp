@@ -208,7 +208,9 @@ void show_texts(const Tokenizer& tokenizer, const RecordedRequest& before, const
   } else {
     for (std::size_t i = 0; i < std::min(position - num_prompt, tokens.size()); ++i) common.push_back(tokens[i].id);
   }
-  const auto decode = [&](std::span<const std::int32_t> ids) { return tokenizer.decode(ids, /*skip_special_tokens=*/false); };
+  const auto decode = [&](std::span<const std::int32_t> ids) {
+    return tokenizer.decode(ids, /*skip_special_tokens=*/false);
+  };
   difference.before = decode(std::span(common).last(std::min(common.size(), kTokensAround)));
   const auto following = [&](const RecordedRequest& request) {
     std::vector<std::int32_t> ids(request.request.prompt);

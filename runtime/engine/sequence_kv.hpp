@@ -21,9 +21,10 @@ class SequenceKv {
       : block_size_(limits.block_size),
         cache_(static_cast<std::size_t>(limits.num_blocks), limits.block_size, limits.prefix_cache, observer) {}
 
-  // Finds the cached prefix that a waiting sequence would be admitted with. The prefix ends before the last token, because
-  // the model must run that token to predict the next. It also ends before the first token that needs a score the cache
-  // does not have. Completions of one prompt also copy a partial block, because they run few tokens of their own.
+  // Finds the cached prefix that a waiting sequence would be admitted with. The prefix ends before the last token,
+  // because the model must run that token to predict the next. It also ends before the first token that needs a score
+  // the cache does not have. Completions of one prompt also copy a partial block, because they run few tokens of their
+  // own.
   void look_up(Sequence& sequence) const;
   // Gives a waiting sequence the blocks of that prefix and the scores of its tokens. REQUIRES: look_up() in this step.
   void admit(Sequence& sequence);

@@ -1,5 +1,5 @@
-// runtime/execution/warm_up_progress.hpp: shows the progress of the warm-up steps of a start, if they take longer than a
-// moment. On a terminal it redraws one line and erases it at the end; otherwise it logs.
+// runtime/execution/warm_up_progress.hpp: shows the progress of the warm-up steps of a start, if they take longer than
+// a moment. On a terminal it redraws one line and erases it at the end; otherwise it logs.
 #pragma once
 
 #include <chrono>

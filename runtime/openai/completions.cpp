@@ -230,8 +230,9 @@ Work Service::read_completion(const Body& body) const {
       keep_best(result[i], options->n);
       const PromptText prompt(tokenizer_, *options, options->prompts[i]);
       for (const ChoiceResult& choice : result[i]) {
-        choices.push_back(CompletionChoice(tokenizer_, *options, prompt)
-                              .json(choices.size(), /*begins=*/true, choice.prompt, choice.tokens, choice.text, choice.finish));
+        choices.push_back(
+            CompletionChoice(tokenizer_, *options, prompt)
+                .json(choices.size(), /*begins=*/true, choice.prompt, choice.tokens, choice.text, choice.finish));
         choices.back()["seed"] = choice.seed;
         if (!guided.empty()) choices.back()["choice_logprobs"] = guided[i];
       }

@@ -105,7 +105,7 @@ Runner& RunnerService::runner_of(mortise_runner* runner) {
 }
 
 mortise_status RunnerService::open_runner(const mortise_runner_table* table, const mortise_runner_open_args* args,
-                                        mortise_runner** runner, mortise_error* error) {
+                                          mortise_runner** runner, mortise_error* error) {
   *runner = nullptr;
   return guarded(error, "runner", MORTISE_FAILED_PRECONDITION, [&] {
     *runner = reinterpret_cast<mortise_runner*>(&static_cast<const Table*>(table)->service->open(*args));
@@ -139,7 +139,8 @@ RunnerService::OpenRunner& RunnerService::open(const mortise_runner_open_args& a
   sizes.max_batched_tokens = description_.max_batched_tokens;
   sizes.prefix_cache = description_.kv_cache.prefix_cache;
   sizes.target_vocab_size = target_->dims.vocab_size;
-  auto entry = std::make_unique<OpenRunner>(OpenRunner{this, kv_bytes, std::make_unique<Runner>(std::move(stack), sizes)});
+  auto entry =
+      std::make_unique<OpenRunner>(OpenRunner{this, kv_bytes, std::make_unique<Runner>(std::move(stack), sizes)});
   if (target_pool_) {  // the pipeline is running already
     entry->runner->activate_model();
     activate_kv(*entry, [] {});

@@ -56,7 +56,7 @@ class RunnerService {
   struct OpenRunner;  // the implementation of mortise_runner
 
   static mortise_status open_runner(const mortise_runner_table* table, const mortise_runner_open_args* args,
-                                  mortise_runner** runner, mortise_error* error);
+                                    mortise_runner** runner, mortise_error* error);
   static void close_runner(mortise_runner* runner);
   static Runner& runner_of(mortise_runner* runner);
   OpenRunner& open(const mortise_runner_open_args& args);

@@ -86,7 +86,8 @@ void add_status_routes(Router& router, const Models& models, std::function<bool(
         {.method = "GET", .path = path, .access = access, .cost = Route::Cost::kCheap, .handle = std::move(handle)});
   };
   using Access = Route::Access;
-  add("/health", Access::kOpen, [&models](const auto& exchange) { answer_probe(models, /*draining=*/false, exchange); });
+  add("/health", Access::kOpen,
+      [&models](const auto& exchange) { answer_probe(models, /*draining=*/false, exchange); });
   add("/ready", Access::kOpen,
       [&models, draining](const auto& exchange) { answer_probe(models, draining(), exchange); });
   add("/version", Access::kOpen, [](const auto& exchange) { exchange->answer(json_answer({{"version", kVersion}})); });

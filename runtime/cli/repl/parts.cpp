@@ -116,7 +116,8 @@ SwapFigures swap_while_it_runs(const ReplState& state, OpenPipeline& pipeline, c
   const Tokenizer& tokenizer = pipeline.assembly.tokenizer();
   const auto& completions = state.dialogue.completions;
   Request request;
-  request.prompt = tokenizer.encode(completions.empty() ? "Once upon a time" : completions.back().prompt, /*add_special_tokens=*/true);
+  request.prompt = tokenizer.encode(completions.empty() ? "Once upon a time" : completions.back().prompt,
+                                    /*add_special_tokens=*/true);
   request.sampling.seed = 0;
   request.sampling.temperature = 0.8f;
   request.sampling.ignore_eos = true;

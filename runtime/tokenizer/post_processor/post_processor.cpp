@@ -73,8 +73,8 @@ class TemplatePostProcessor final : public PostProcessor {
   std::vector<Piece> pieces_;
 };
 
-// BertProcessing and RobertaProcessing: one token in front of the text and one after it. Their other effects concern pairs and
-// offsets.
+// BertProcessing and RobertaProcessing: one token in front of the text and one after it. Their other effects concern
+// pairs and offsets.
 class EnclosingPostProcessor final : public PostProcessor {
  public:
   explicit EnclosingPostProcessor(const ConfigNode& node)
