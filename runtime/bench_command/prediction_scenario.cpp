@@ -28,7 +28,7 @@ std::vector<std::int32_t> answer_of(Engine& engine, Request request) {
 
 Case answer_case(Subject& subject, const SequenceShape& shape, Expected expected, const char* name) {
   Case out;
-  out.name = fmt::format("{}, {} behind {}", name, shape.output, shape.prompt);
+  out.name = fmt::format("{}, {} after {}", name, shape.output, shape.prompt);
   out.unit = "tokens/s";
   out.run = [&subject, shape, expected](std::uint32_t seed) {
     const std::int32_t vocab_size = subject.assembly().dims().vocab_size;

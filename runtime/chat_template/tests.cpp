@@ -1,4 +1,4 @@
-// The tests behind `is`.
+// The tests of Jinja's `is`, as in `x is defined`.
 #include <unordered_map>
 
 #include "chat_template/runtime.hpp"

@@ -11,7 +11,7 @@
 
 namespace mortise {
 
-// The arrays behind a mortise_schedule_view, and what the checks need.
+// The arrays that a mortise_schedule_view points to, and more that the checks need.
 struct Planner::View {
   const std::vector<Sequence*>& live;
   const EngineLimits& limits;
@@ -136,7 +136,7 @@ struct PlanArrays {
   std::vector<std::int32_t> seqs, new_tokens, preempted, pins, pin_tokens, drafts;
 };
 
-// The arrays behind a mortise_schedule_events. `Event` is Planner::Event.
+// The arrays that a mortise_schedule_events points to. `Event` is Planner::Event.
 struct EventArrays {
   template <typename Event>
   explicit EventArrays(const std::vector<Event>& events) {

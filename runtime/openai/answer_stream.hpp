@@ -46,7 +46,7 @@ class AnswerStream {
   struct Choice {
     ChoicePlace place;
     ChoiceProgress sent;  // what the client has
-    ChoiceProgress seen;  // what the engine has generated; behind `sent` while a broken stream is generated again
+    ChoiceProgress seen;  // what the engine has generated; less than `sent` while a broken stream is generated again
     ChoiceTimes times;
     Usage usage;  // only token counts until the finish
     bool open = true;

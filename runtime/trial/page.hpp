@@ -29,7 +29,7 @@ struct TrialPage {
   std::atomic<bool> is_read{false};        // the candidate is known
   // The most bytes that the process may take; 0: no candidate was opened yet.
   std::atomic<std::uint64_t> most_memory{0};
-  std::uint64_t order_size = 0;  // bytes of the text behind the page
+  std::uint64_t order_size = 0;  // bytes of the text after the page
   CallRecord call;
   char text[64 << 10] = {};  // NUL-terminated
 
@@ -37,7 +37,7 @@ struct TrialPage {
   std::string read_text() const;
 };
 
-// Maps a page and the order of a trial behind it. Invariant: the page stays mapped as long as this. Used by one thread;
+// Maps a page and the order of a trial after it. Invariant: the page stays mapped as long as this. Used by one thread;
 // the page itself is shared by two processes.
 class SharedPage {
  public:

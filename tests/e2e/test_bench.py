@@ -68,8 +68,8 @@ def test_memory_is_that_of_processes(tmp_path):
 def test_predictions_beside_the_prefill(tmp_path):
     _, report = bench(tmp_path, "prediction", *SMALL, "--prompt", 16, "--output", 24, "--repeats", 1)
     assert [f["name"] for f in report["figures"]] == [
-        "prefill, 1 x 40", "right prediction, 24 behind 16", "resumed, 24 behind 16", "no prediction, 24 behind 16",
-        "wrong prediction, 24 behind 16", "right prediction over prefill", "resumed over prefill",
+        "prefill, 1 x 40", "right prediction, 24 after 16", "resumed, 24 after 16", "no prediction, 24 after 16",
+        "wrong prediction, 24 after 16", "right prediction over prefill", "resumed over prefill",
         "wrong prediction over none"]
     assert all(f["value"] > 0 for f in report["figures"])
 

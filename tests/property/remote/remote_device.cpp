@@ -183,7 +183,7 @@ mortise_status event_synchronize(mortise_device* device, mortise_event*, mortise
   return remote_of(device).drain(error);
 }
 
-// Tensors behind pointers of an argument struct, kept as long as the work.
+// Tensors that an argument struct points to, kept as long as the work.
 struct Tensors {
   std::vector<std::unique_ptr<mortise_tensor>> kept;
   void keep(const mortise_tensor*& tensor) {

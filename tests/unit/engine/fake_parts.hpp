@@ -21,7 +21,7 @@ float fake_logit(std::uint64_t history_hash, std::int32_t token);
 std::uint64_t hash_history(const std::vector<std::int32_t>& history);
 std::uint64_t load_hash(const float* hidden_row);  // of the history that the row is of
 
-// The world behind the tables. One at a time: the instances are this struct itself.
+// The state that the functions of the tables use. One at a time: the instances are this struct itself.
 struct FakeWorld {
   explicit FakeWorld(const EngineLimits& limits);
   ~FakeWorld();  // Frees what a device that had failed was not asked to free.

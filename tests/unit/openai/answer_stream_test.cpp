@@ -258,7 +258,7 @@ TEST_F(StreamTest, GoesOnBehindEveryEventWithTheSameBytes) {
       std::vector<Event> both(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(at) + 1);
       both.insert(both.end(), rest.begin(), rest.end());
       const Joined expected = join(whole), got = join(both);
-      EXPECT_EQ(got.choices, expected.choices) << body << " behind event " << at;
+      EXPECT_EQ(got.choices, expected.choices) << body << " after event " << at;
       EXPECT_EQ(got.head, expected.head);
     }
   }

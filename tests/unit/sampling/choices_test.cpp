@@ -102,7 +102,7 @@ TEST(MakeChoiceTrie, TheTextIsTheChoiceWithRealVocabularies) {
     fixture.params.choices.assign(choices.begin(), choices.end());
     for (const char* prompt : {"Answer:", "Answer: ", "Answer:\n", "答え：你", "<s>"}) {
       fixture.prompt = fixture.tokenizer.encode(prompt, false);
-      EXPECT_EQ(texts(fixture), choices) << name << ", behind \"" << prompt << '"';
+      EXPECT_EQ(texts(fixture), choices) << name << ", after \"" << prompt << '"';
     }
   }
 }
