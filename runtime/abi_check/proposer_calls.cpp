@@ -163,7 +163,7 @@ void check_proposal(const Call& call, const Proposer& self, const mortise_propos
   }
 }
 
-// Distributions of the drafts that the engine will read. Their numbers one by one are the engine's to check.
+// Checks the sums of the distributions that the engine will read. The engine itself checks the single numbers.
 void check_distributions(const Call& call, const Proposer& self, const mortise_proposal_args& args) {
   if (args.distributions == nullptr) return;
   for (std::int32_t i = 0; i < args.num_seqs; ++i) {

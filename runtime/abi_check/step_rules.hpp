@@ -17,8 +17,8 @@ std::string dims_problem(const mortise_model_dims& dims);
 // Throws a Breach of the caller unless `dims` is a model's.
 void check_dims(const Call& call, const mortise_model_dims* dims);
 
-// What is wrong with a tensor; "": nothing. `device`: whose memory it is in; null: that is not known. `shape`: what it
-// must have; -1: anything. `dtype`: 0: anything.
+// What is wrong with a tensor; "": nothing. `device`: the device whose memory it must be in; null: not known. `shape`:
+// the sizes that it must have, -1 for any size. `dtype`: the type that it must have; 0: any.
 std::string tensor_problem(const Device* device, const mortise_tensor* tensor, std::span<const std::int64_t> shape = {},
                            std::int32_t dtype = 0);
 // Throws a Breach of the caller if something is wrong with it.

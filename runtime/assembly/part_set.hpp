@@ -29,8 +29,8 @@ enum class Placement {
 // call parts, so a set is made and destroyed on the thread that runs steps, or while no step runs.
 class PartSet {
  public:
-  // Opens and activates everything, in the order that undoes itself when a part fails. Throws an Error that names the
-  // part, file or option at fault.
+  // Opens and activates everything. If a part fails, those before it are closed in reverse order. Throws an Error that
+  // names the part, file or option at fault.
   PartSet(const PipelineDescription& description, std::shared_ptr<const ModelFiles> files, FileOpener open_draft);
   // Opens the parts of `description`. Parts that `running` already has are shared with it. `files` gives the model to
   // load; without it the serving model is shared, or loaded again from the same files if the device differs. Calls

@@ -1,4 +1,4 @@
-// mortise score: log probabilities of completions of prompts.
+// mortise score: log probabilities of given completions after their prompts.
 //   in   {"prompt": text | [ids], "completions": [text | [ids], ...]}, optional "id"
 //   out  {"id", "index", "request_id", "completions": [COMPLETION, ...], "system_fingerprint"}
 //        COMPLETION: {"logprob", "token_ids", "token_logprobs", "ranks", "is_greedy"}

@@ -12,8 +12,8 @@
 namespace mortise {
 namespace {
 
-// Thousands of sequences may wait, and each step evicts them from the CPU's caches. A plan reads only the first bytes
-// of a sequence that keeps waiting.
+// Thousands of sequences may wait, and each step evicts them from the CPU's caches. So loops over sequences prefetch
+// this many sequences ahead. A plan reads only the first bytes of a sequence that keeps waiting.
 constexpr std::size_t kAhead = 8;
 void prefetch(const Sequence& sequence, std::size_t bytes = 256) {
   for (std::size_t at = 0; at < bytes; at += 64) __builtin_prefetch(reinterpret_cast<const char*>(&sequence) + at);

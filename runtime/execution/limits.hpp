@@ -38,9 +38,10 @@ struct ExecutionLimits {
     return batch_expansion ? max_batched_tokens
                            : std::min(max_num_seqs * max_paths, std::max(max_num_seqs, max_batched_tokens));
   }
-  // The most runs of rows in a padded batch, if a padding sequence has up to `num_rows` rows. Padding needs room beside
-  // a full batch; otherwise each number of rows would need its own bucket (StepGraphs).
-  static constexpr std::int32_t kMostPadding = 64;  // rows
+  // The most padding rows of a batch. Padding has room beside a full batch; otherwise each number of rows would need
+  // its own bucket (StepGraphs).
+  static constexpr std::int32_t kMostPadding = 64;
+  // The most runs of rows in a padded batch, if a padding sequence has up to `num_rows` rows.
   std::int32_t max_padded_seqs(std::int32_t num_rows) const {
     return max_batch_runs() + (num_rows > 1 ? kMostPadding / num_rows : 0) + 1;
   }

@@ -42,8 +42,9 @@ struct OrderedLinesEvents {
 };
 
 // Runs all remaining lines of `in`. Returns false if tick() ended the run; lines at work are then abandoned. `write`
-// gets lines without their text. A result that must wait for an earlier line is kept in `waiting` (which is started;
-// its results of lines that `start` finishes at once stay there), or in memory if `waiting` is nullptr or full.
+// gets lines without their text. A result that must wait for an earlier line is kept in `waiting`, or in memory if
+// `waiting` is nullptr or full. Results that `waiting` has from an earlier run stay there until their turn.
+// REQUIRES: `waiting` is nullptr or was started.
 bool run_ordered_lines(InputLines& in, const OrderedLinesLimits& limits, const StartLine& start,
                        const OrderedLinesEvents& events, WaitingLines* waiting = nullptr);
 

@@ -1,4 +1,4 @@
-// POST /v1/score: log probabilities of completions of one prompt. Splitting into tokens: score_tokens.hpp.
+// POST /v1/score: log probabilities of given completions after one prompt. Splitting into tokens: score_tokens.hpp.
 #include <memory>
 #include <utility>
 
