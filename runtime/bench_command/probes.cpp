@@ -121,7 +121,7 @@ ReadProbe::ReadProbe(std::size_t bytes, std::size_t num_threads) : num_threads_(
   mapping_ = static_cast<std::byte*>(mapping);
   memory_ = mapping_ + (kHugePage - reinterpret_cast<std::uintptr_t>(mapping) % kHugePage) % kHugePage;
   ::madvise(memory_, this->bytes(), MADV_HUGEPAGE);
-  // Writes the memory, because pages that were only read all map to the zero page. Each part is written by the thread
+  // Writes the memory, because pages that were only read all map to the zero page. Each share is written by the thread
   // that reads it.
   run_on_threads(num_threads_, [&](std::size_t t) { std::memset(memory_ + t * part_bytes_, 1, part_bytes_); });
   std::uint64_t any = 0;

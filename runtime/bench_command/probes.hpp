@@ -37,7 +37,7 @@ double run_on_threads(std::size_t num_threads, const std::function<void(std::siz
 // REQUIRES: p is aligned to 64 bytes, and bytes is a multiple of 512.
 std::uint64_t read_bytes(const std::byte* p, std::size_t bytes);
 
-// Reads `bytes` of memory repeatedly, in equal parts per thread: measures the bandwidth of the memory, or of the cache
+// Reads `bytes` of memory repeatedly, in equal shares per thread: measures the bandwidth of the memory, or of the cache
 // that holds this many bytes. Used by one thread; reading uses num_threads_ threads. Invariant: the memory is mapped
 // and written, so that a read takes no page fault.
 class ReadProbe {

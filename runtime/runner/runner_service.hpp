@@ -42,8 +42,8 @@ class RunnerService {
   // Call these in this order, once the proposers are bound. Runners that are opened later are activated at once.
   // `step_meanwhile` is called between two calls of parts (see StepUse).
   void activate_models(const std::function<void()>& step_meanwhile);
-  // KV memory of the runners: a fixed part, for those with a size in bytes, and bytes per token of the target for the
-  // others.
+  // KV memory of the runners: the bytes of those whose size is set in bytes, and the bytes of the others for each
+  // token of the target.
   std::uint64_t fixed_kv_bytes() const;
   double kv_bytes_per_target_token() const;
   void activate_kv(const TargetPool& target, const std::function<void()>& step_meanwhile);

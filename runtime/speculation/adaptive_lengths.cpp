@@ -9,19 +9,19 @@ namespace {
 
 constexpr std::int32_t kStepsBetween = 64;    // steps between two probes of the same kind of a whole batch
 constexpr std::int32_t kStepsBetweenNew = 4;  // the same while the cost of the probed size is unknown
-constexpr double kWorthAProbe = 0.3;          // longer drafts are tried only if they cost at most this part of a step
-constexpr double kPlausible = 0.5;  // a step without drafts is tried only if it may reach this part of the best rate
+constexpr double kWorthAProbe = 0.3;          // longer drafts are tried only if they cost at most this share of a step
+constexpr double kPlausible = 0.5;  // a step without drafts is tried only if it may reach this share of the best rate
 // The largest budget, in steps. Without it, a probe that never comes would save up for a burst of probes.
 constexpr double kLargestBudget = 50;
 // The largest debt, in steps: after an accepted probe, drafts may continue before the budget covers them.
 constexpr double kLargestDebt = 5;
 constexpr double kUsualLength = 128;  // generated tokens of a sequence, assumed until some have ended
 constexpr double kMostEnded = 64;     // the mean length follows about this many ended sequences
-// The assumed cost of a token to catch up with, as a part of a draft's cost, until it is measured.
+// The assumed cost of a token to catch up with, as a share of a draft's cost, until it is measured.
 constexpr double kAtOnce = 0.125;
 // The gain needed to change between drafting and not, because changing back and forth costs more.
 constexpr double kHysteresis = 1.03;
-// Choosing may take this part of the time. Weighing one draft takes kSecondsPerItem (measured: 0.06 to 0.12 us).
+// Choosing may take this share of the time. Weighing one draft takes kSecondsPerItem (measured: 0.06 to 0.12 us).
 constexpr double kChoiceShare = 0.0075, kSecondsPerItem = 8e-8;
 // Numbers of drafts that differ by less than 1/kFineness of their size are one choice.
 constexpr std::size_t kFineness = 8;

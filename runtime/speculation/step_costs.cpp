@@ -14,7 +14,7 @@ constexpr double kLargestRise = 1.3;
 constexpr double kMostWeight = 16;  // the most weight of a point, in measurements
 // Tokens to catch up with, per draft. A call with fewer measures the time of drafting.
 constexpr double kFewUnseen = 0.25;
-// Times of equal calls differ by about this part. Only time beyond that counts as catching up.
+// Times of equal calls differ by about this share. Only time beyond that counts as catching up.
 constexpr double kNoise = 0.1;
 constexpr double kMostUnseen = 4096;  // tokens: a call with this many outweighs all calls before it
 constexpr double kWide = 1.5;  // slopes beyond the measured sizes come from two points at least this factor apart

@@ -5,7 +5,7 @@ import threading
 
 
 class CuttingProxy:
-    """Passes bytes on between a browser and the server at `target`. With `cut_after`, it cuts one stream after so many
+    """Passes bytes on between a browser and the server at `target`. With `cut_after`, it cuts one stream after that many
     bytes; with `hold_after`, one stream comes no further than that until its server ends."""
 
     def __init__(self, port):

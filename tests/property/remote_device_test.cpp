@@ -66,7 +66,7 @@ TEST(RemoteDevice, AnAttentionWithoutMultiQueryRowsVerifiesDraftsAsSingleRows) {
   EXPECT_GT(together.stats.num_accepted, 0u);
 }
 
-// What is said when the demo model's KV cache is to fill a device with so many bytes free; "" if it starts.
+// What is said when the demo model's KV cache is to fill a device with this many bytes free; "" if it starts.
 std::string failure_with(std::uint64_t free_bytes) {
   const ScopedVariable free("MORTISE_REMOTE_FREE", std::to_string(free_bytes));
   RunConfig config;

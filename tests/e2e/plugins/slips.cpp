@@ -1,4 +1,4 @@
-// tests/e2e/plugins/slips.cpp: an attention and a scheduler that are right, but for one call in so many: `run` flips
+// tests/e2e/plugins/slips.cpp: an attention and a scheduler that are right, except for one call out of a given number: `run` flips
 // the lowest bit of one number of one row, and `plan` gives its first sequence more tokens than there are. A swap with
 // verify_steps is to find it.
 #include <vector>
