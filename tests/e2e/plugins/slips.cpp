@@ -1,6 +1,6 @@
-// tests/e2e/plugins/slips.cpp: an attention and a scheduler that are right, except for one call out of a given number: `run` flips
-// the lowest bit of one number of one row, and `plan` gives its first sequence more tokens than there are. A swap with
-// verify_steps is to find it.
+// tests/e2e/plugins/slips.cpp: an attention and a scheduler that are right, except for one call out of a given number:
+// `run` flips the lowest bit of one number of one row, and `plan` gives its first sequence more tokens than there are.
+// A swap with verify_steps is to find it.
 #include <vector>
 
 #include "attention/span_cpu/component.hpp"
