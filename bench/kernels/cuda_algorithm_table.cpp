@@ -52,7 +52,8 @@ constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;
 constexpr std::int64_t kMostOutputBytes = std::int64_t{128} << 20;  // of a trial
 constexpr std::size_t kFinalists = 6, kOffers = 2;
 constexpr int kFirstRuns = 3, kFinalRuns = 9;
-// The first of those within so much of the fastest is taken: fewer kernels serve a model, and each takes 3 ms to load.
+// The first finalist within this factor of the fastest is taken: fewer kernels then serve a model, and each takes 3 ms
+// to load.
 constexpr float kClose = 1.02f, kCloseOfSmall = 1.05f;
 constexpr std::int64_t kSmallWeights = std::int64_t{1} << 20;
 
@@ -149,11 +150,11 @@ int main() try {
     const auto print = [&](std::int64_t n, std::int64_t k, bool f32_out, bool bias) {
       if (done.insert({n, k, f32_out, bias}).second) print_shape(gpu, n, k, f32_out, bias);
     };
-    print(model.q + 2 * model.kv, model.hidden, false, model.qkv_bias);
-    print(model.hidden, model.q, false, false);
-    print(2 * model.intermediate, model.hidden, false, false);
-    print(model.hidden, model.intermediate, false, false);
-    print(model.vocab, model.hidden, true, false);
+    print(model.q + 2 * model.kv, model.hidden, /*f32_out=*/false, model.qkv_bias);
+    print(model.hidden, model.q, /*f32_out=*/false, /*bias=*/false);
+    print(2 * model.intermediate, model.hidden, /*f32_out=*/false, /*bias=*/false);
+    print(model.hidden, model.intermediate, /*f32_out=*/false, /*bias=*/false);
+    print(model.vocab, model.hidden, /*f32_out=*/true, /*bias=*/false);
   }
   return 0;
 } catch (const mortise::Failure& failure) {

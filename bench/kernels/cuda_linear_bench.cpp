@@ -185,7 +185,7 @@ int main(int count, char** arguments) {
       names.push_back(arguments[i]);
     }
   }
-  // Of shapes and of formats those that are named, or all.
+  // The named shapes and formats; all if none is named.
   const auto wanted = [&](const auto& all, const char* name) {
     const auto named = [&](const std::string& other) {
       return std::find(names.begin(), names.end(), other) != names.end();

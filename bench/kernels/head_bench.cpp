@@ -60,7 +60,7 @@ class Head {
   const cpu::LinearKernel& linear() const { return kernels_.linear_bf16.to_f32; }
   std::size_t scratch_bytes() const { return linear().scratch_bytes(kRows, kHidden); }
 
-  // Of f(thread, rows m0 .. m1, columns n0 .. n1) for each thread's rows and each slice.
+  // Returns the time of f(thread, m0, m1, n0, n1), called for each thread's rows and each slice.
   template <class F>
   static double milliseconds(F f) {
     return 1e3 * bench::fastest_round(kThreads, kSeconds, [&](std::size_t thread, std::size_t) {

@@ -35,7 +35,7 @@ inline void fill(cpu::Bf16* p, std::size_t n) {
   }
 }
 
-// How many copies of weights of so many bytes a product walks through, as a model does through its layers, so that they
+// How many copies of weights of `bytes` bytes a product walks through, as a model does through its layers, so that they
 // exceed the caches together. Very many rows use each weight often: where the weights come from does not matter there.
 inline std::size_t copies_of(std::size_t bytes, std::size_t num_rows) {
   constexpr std::size_t kWeightBytes = std::size_t{192} << 20;

@@ -48,7 +48,7 @@ Times times_of(int rounds, double gap_us, F f) {
 
 // Work that does not read a clock, so that it takes longer where threads share a processor.
 double spin_work(int iterations) {
-  alignas(64) volatile double x[8] = {1};  // not on a line with what the caller's stack holds for all threads
+  alignas(64) volatile double x[8] = {1};  // on its own cache line, away from stack data that the threads share
   for (int i = 0; i < iterations; ++i) x[0] = x[0] * 1.0000001;
   return x[0];
 }

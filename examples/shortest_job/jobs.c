@@ -28,7 +28,7 @@ static void end(job_table* table, uint64_t seq_id) {
   int32_t at = 0;
   const job* ended = jobs_find(table, seq_id, &at);
   if (ended == NULL) return;
-  /* `at` is behind the job. */
+  /* `at` is after the job. */
   memmove(&table->jobs[at - 1], &table->jobs[at], (size_t)(table->num_jobs - at) * sizeof(job));
   --table->num_jobs;
 }

@@ -25,7 +25,7 @@ typedef struct job_table {
 /* Takes the ADDED and ENDED events. Cannot fail: a sequence that finds no memory goes without a job. */
 void jobs_take_events(job_table* table, const mortise_schedule_events* events);
 
-/* Returns the job of a sequence, or NULL. `hint` is a position in the table to look at first, and is moved behind the
+/* Returns the job of a sequence, or NULL. `hint` is a position in the table to look at first, and is moved past the
  * job: with sequences in order of arrival each call takes constant time. */
 job* jobs_find(const job_table* table, uint64_t seq_id, int32_t* hint);
 

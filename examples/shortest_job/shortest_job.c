@@ -6,7 +6,7 @@
  *   key = ageing * min(job, C) + clock        C = 256 * token_budget / ageing
  *
  * The clock is the sum of the lengths (prompt and tokens to generate) of all sequences that arrived before. So a
- * sequence falls back behind a shorter one only while less than `ageing` times the difference of their jobs has arrived
+ * sequence falls behind a shorter one only while less than `ageing` times the difference of their jobs has arrived
  * between them.
  *
  * The bound. Let sequence s of length L wait. Of the sequences that arrived later, those that start before s run, all

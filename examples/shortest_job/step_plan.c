@@ -59,7 +59,7 @@ static int64_t still_needed(const step_plan* p, int32_t i) {
 
 /* --- runs */
 
-/* The most tokens that sequence i can run with the rows left and so many blocks. 0: none. Where drafts may not be cut,
+/* The most tokens that sequence i can run with the rows left and `blocks` blocks. 0: none. Where drafts may not be cut,
  * a run that would end without room for them ends one token earlier. */
 static int32_t longest_run(const step_plan* p, int32_t i, int64_t blocks) {
   const int32_t block_size = p->view->block_size;
@@ -112,7 +112,7 @@ static const seq_place* last_running(const step_plan* p) {
   return NULL;
 }
 
-/* Runs a running sequence, if need be with the blocks of those behind it. */
+/* Runs a running sequence, if need be with the blocks of those after it. */
 static void serve(step_plan* p, int32_t i) {
   if (p->is_preempted[i] || longest_run(p, i, p->view->num_blocks) < 1) return; /* there are no rows for it */
   int32_t n;

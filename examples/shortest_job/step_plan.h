@@ -32,7 +32,7 @@ typedef struct seq_place {
 /* Sorts the places into the order. */
 void order_places(seq_place* places, int32_t num_places);
 
-/* Memory that make_plan works with, in int32_t, for a view of so many sequences. */
+/* Memory that make_plan works with, in int32_t, for a view of `num_seqs` sequences. */
 uint64_t plan_scratch_size(int32_t num_seqs);
 
 /* Fills `plan` for `view`. `order` has every sequence of the view once, in order. `scratch` has

@@ -2,7 +2,7 @@
 //
 // A favourite's chance depends on where it comes from, on how many tokens match, and on how often they went on in this
 // way. These three choose a bin. A bin begins with a guess and counts the favourites that came true. Counts are halved
-// when there are many, so that a table follows a change of the texts. Not thread-safe.
+// when there are many, so that a table follows a change of the texts.
 #pragma once
 
 #include <array>
@@ -12,13 +12,14 @@ namespace suffix {
 
 enum class Source { kOwnText, kOtherTexts };
 
+// Invariant: no bin has counted more favourites that came true than favourites. Not thread-safe.
 class Confidence {
  public:
   // `window`: the counts of a bin are halved beyond this number. `guess_weight`: how many observations a guess is
   // worth.
   Confidence(int window, float guess_weight) : window_(window), guess_weight_(guess_weight) {}
 
-  // The bin of a favourite behind `length` matching tokens, which came in `count` of `total` cases.
+  // The bin of a favourite after `length` matching tokens, which came in `count` of `total` cases.
   static int bin(Source source, int32_t length, int32_t count, int32_t total) {
     int by_length = 0;
     while (by_length < kLengths - 1 && length >= kFrom[static_cast<std::size_t>(by_length) + 1]) ++by_length;

@@ -1,5 +1,5 @@
 // examples/suffix/loaded_proposer.hpp: loads a proposer from a plugin file and calls it as the host does, without an
-// engine. For tests and for acceptance.cpp. Not thread-safe.
+// engine. For tests and for acceptance.cpp.
 #pragma once
 
 #include <dlfcn.h>
@@ -21,6 +21,7 @@ namespace suffix {
 
 using Tokens = std::vector<int32_t>;
 
+// Invariant: the instance has been bound, and is destroyed with this object. Not thread-safe.
 class LoadedProposer {
  public:
   // Loads the first component of the file. `options`: a JSON object; options that it lacks have their defaults.

@@ -3,7 +3,7 @@
 //
 // There are two automata. New tokens go into the young one. When it holds half of the tokens allowed, it becomes the
 // old one, the old one is forgotten, and an empty one takes its place. So the latest half is always there, memory has a
-// bound, and nothing is ever removed from within an automaton. Not thread-safe.
+// bound, and nothing is ever removed from within an automaton.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,7 @@
 
 namespace suffix {
 
+// Invariant: each automaton has at most half of the allowed tokens, rounded up. Not thread-safe.
 class PastTexts {
  public:
   using Place = SuffixAutomaton::Place;

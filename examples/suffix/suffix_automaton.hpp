@@ -41,7 +41,7 @@ class SuffixAutomaton {
     int32_t token;
     int32_t count;  // how often `token` followed
     int32_t total;  // how often anything did, at least `count`
-    State next;     // the place behind it
+    State next;     // the place after it
   };
   // How `place` went on most often. `num_ends`: of how many texts it is the end, where nothing has followed yet.
   // REQUIRES: it was returned by followed() and is not empty.

@@ -95,7 +95,7 @@ typedef struct mortise_model_dims {
   /* [num_layers] sliding windows in tokens: a row at position p sees keys p - window + 1 .. p; 0: no window in that
    * layer. NULL: no layer has one. Lives until the model is destroyed. */
   const int32_t* sliding_windows;
-  /* How the layers' matrices are stored: 0 means in dtype; 8 or 4 means integers of so many bits, in groups of
+  /* How the layers' matrices are stored: 0 means in dtype; 8 or 4 means integers of this many bits, in groups of
    * weight_group_size columns (0: the whole row is one group). Part of the numerics id. Since 0.1 */
   int32_t weight_bits;
   int32_t weight_group_size;

@@ -64,7 +64,7 @@ typedef struct mortise_weight_source {
   /* [num_parts] in host memory; bf16, f16 or f32; any strides, so that a shard can be a view of a matrix. */
   const mortise_tensor* const* parts;
   int32_t dtype; /* to compute in: MORTISE_BF16 or MORTISE_F32; the device converts */
-  int32_t bits;  /* 0: store the weight in dtype. 8 or 4: store integers of so many bits, if use is LINEAR only */
+  int32_t bits;  /* 0: store the weight in dtype. 8 or 4: store integers of this many bits, if use is LINEAR only */
   /* If bits is not 0: how many columns share a scale, as in mortise_quantized_matrix; 0: all K columns. The device
    * quantises `parts` as docs/numerics.md, "Quantised linear", says. */
   int32_t group_size;

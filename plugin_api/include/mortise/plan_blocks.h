@@ -9,9 +9,9 @@
  * `end` is the number of tokens with KV after the run: where sequence i starts (mortise_plan_start), plus its new
  * tokens, plus its granted drafts if the run ends the known tokens.
  *
- * When several starting sequences share a cached block that nobody holds, only the first one is charged for it; the
- * order of starts does not matter. When several preempted sequences share a block, it becomes free with the last one.
- * For one plan and one thread. No function can fail or allocates memory. */
+ * When several admitted sequences share a cached block that nobody holds, only the first one is charged for it; the
+ * order of admissions does not matter. When several preempted sequences share a block, it becomes free with the last
+ * one. For one plan and one thread. No function can fail or allocates memory. */
 #ifndef MORTISE_PLAN_BLOCKS_H
 #define MORTISE_PLAN_BLOCKS_H
 
@@ -45,7 +45,7 @@ static inline int32_t mortise_plan_start(const mortise_schedule_view* view, int3
   return view->states[i] == MORTISE_SEQ_RUNNING ? view->num_computed[i] : view->num_cached[i];
 }
 
-/* Adds the running sequence i to those that the plan preempts. The first call comes before the plan starts any waiting
+/* Adds the running sequence i to those that the plan preempts. The first call comes before the plan admits any waiting
  * sequence, because what a waiting sequence takes depends on whether the plan preempts. */
 static inline void mortise_plan_blocks_preempt(mortise_plan_blocks* blocks, int32_t i) {
   int32_t num_freed;
@@ -79,7 +79,7 @@ static inline int64_t mortise_plan_blocks_needed(const mortise_plan_blocks* bloc
   return all - view->num_cached[i] / view->block_size + mortise_plan_blocks_cached_free(blocks, i);
 }
 
-/* Records that the plan starts the waiting sequence i, with all its cached blocks. */
+/* Records that the plan admits the waiting sequence i, with all its cached blocks. */
 static inline void mortise_plan_blocks_start(mortise_plan_blocks* blocks, int32_t i) {
   const mortise_schedule_view* const view = blocks->view;
   int32_t common = view->num_cached_free_blocks[i], at;

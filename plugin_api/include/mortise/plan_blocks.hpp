@@ -28,14 +28,14 @@ class PlanBlocks {
   // How many of the waiting sequence's cached free blocks the plan has not taken yet.
   int32_t cached_free(int32_t i) const { return mortise_plan_blocks_cached_free(&blocks_, i); }
 
-  // Preempts the running sequence `i`. REQUIRES: no waiting sequence was started before
+  // Preempts the running sequence `i`. REQUIRES: no waiting sequence was admitted before
   // the first call of preempt().
   void preempt(int32_t i) { mortise_plan_blocks_preempt(&blocks_, i); }
   // Runs sequence `i`, once, until `end` tokens have KV.
   void run(int32_t i, int64_t end) { mortise_plan_blocks_run(&blocks_, i, end); }
 
   // The two halves of run(), for a planner that changes its mind about `end`: take() takes blocks, or returns them if
-  // `n` is negative; start() records that the waiting sequence `i` starts.
+  // `n` is negative; start() records that the plan admits the waiting sequence `i`.
   void take(int64_t n) { blocks_.num_free -= n; }
   void start(int32_t i) { mortise_plan_blocks_start(&blocks_, i); }
 

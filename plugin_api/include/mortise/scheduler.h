@@ -13,8 +13,8 @@
  *   free blocks         num_free_blocks, plus blocks_freed of all preempted sequences
  *   a running sequence  takes max(0, ceil(end / block_size) - blocks_held)
  *   a waiting sequence  takes ceil(end / block_size) - num_cached / block_size (rounded down), plus its
- *                       num_cached_free_blocks, except those that another sequence started by this plan has taken
- *                       already; in a plan that preempts, it takes ceil(end / block_size)
+ *                       num_cached_free_blocks, except those that another sequence admitted by this plan has
+ *                       taken already; in a plan that preempts, it takes ceil(end / block_size)
  * where `end` is the number of the sequence's tokens with KV after the run: num_computed or num_cached, plus
  * num_new_tokens, plus the granted drafts if the run ends the known tokens.
  *
@@ -24,8 +24,8 @@
  *
  * No sequence may starve. For each priority the host watches the oldest sequence that a plan leaves out, and counts
  * from the step in which that sequence last ran. Another sequence overtakes it if it arrived later, has the same or a
- * worse priority, and was started since that step. The sequence starves if at least one other sequence overtook it, and
- * if one of these is true:
+ * worse priority, and was admitted since that step. The sequence starves if at least one other sequence overtook it,
+ * and if one of these is true:
  *  - Idle room: after that, MORTISE_MAX_IDLE_PLANS plans left the sequence out although they had room for it. That
  *    is, the plan uses fewer rows than token_budget, fewer than seq_budget sequences run after it (or the sequence
  *    itself is running), and enough blocks stay free for the sequence to run to its end.
@@ -71,12 +71,12 @@ typedef struct mortise_schedule_view {
   const int32_t* states;       /* MORTISE_SEQ_* */
   const int32_t* num_tokens;   /* known tokens: the prompt and what was generated */
   const int32_t* num_computed; /* leading tokens whose KV is computed; 0 for a waiting sequence */
-  /* Waiting: leading tokens found in the prefix cache; the sequence starts behind them. It shares their full blocks. If
+  /* Waiting: leading tokens found in the prefix cache; the sequence runs from there on. It shares their full blocks. If
    * they end inside a block, the sequence gets a copy of that block, which costs one extra block. Running: 0. */
   const int32_t* num_cached;
   /* Waiting: how many of its full cached blocks no other sequence holds. num_free_blocks counts these blocks as free,
-   * so starting the sequence takes them from there. This holds for plans that preempt nobody. In a plan that preempts,
-   * a starting sequence takes all of its cached blocks from the free ones: a preempted sequence may be their holder,
+   * so admitting the sequence takes them from there. This holds for plans that preempt nobody. In a plan that preempts,
+   * an admitted sequence takes all of its cached blocks from the free ones: a preempted sequence may be their holder,
    * and its blocks are already counted as free. Running: 0. */
   const int32_t* num_cached_free_blocks;
   const int32_t* blocks_held;
@@ -94,7 +94,7 @@ typedef struct mortise_schedule_view {
    * Its own index if no earlier sequence shares any. Running: its own index. Since 0.4 */
   const int32_t* cached_free_with;
   /* Waiting: how many of its num_cached_free_blocks it shares with the sequence cached_free_with; these come first in
-   * both block tables. If a plan that preempts nobody starts several sequences that share a block, the plan is charged
+   * both block tables. If a plan that preempts nobody admits several sequences that share a block, the plan is charged
    * for the block once; mortise/plan_blocks.h counts this. Running: 0. Since 0.4 */
   const int32_t* cached_free_shared;
   /* Returns how many blocks become free if the running sequences seqs[0 .. num_seqs - 1] (indices into the view, each

@@ -61,7 +61,7 @@ void add_gathered_row_blocks(const PlanShape& shape, int32_t index, Plan& plan) 
     block.last_position = *most;
     block.first_span = prefix.first_span;
     block.end_span = prefix.end_span;
-    block.seq_len = prefix.end_span * kSpan;  // a shared prefix is written as a whole, and nothing behind it is read
+    block.seq_len = prefix.end_span * kSpan;  // a shared prefix is written as a whole, and nothing after it is read
     add_for_heads(block, shape, plan);
   }
 }

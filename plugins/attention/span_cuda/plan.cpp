@@ -12,13 +12,13 @@ using cuda::SpanRun;
 
 // How the query heads of a KV head are divided into tiles of up to `max_rows` rows.
 struct TileShape {
-  int32_t parts, num_heads, num_tokens;  // num_heads: in all parts, the last may have fewer
+  int32_t pieces, num_heads, num_tokens;  // num_heads: in all pieces, the last may have fewer
 };
 
 TileShape tile_shape(const PlanShape& shape, int32_t max_rows) {
   const int32_t group = shape.num_heads / shape.num_kv_heads;
-  const int32_t parts = ceil_div(group, max_rows), heads = ceil_div(group, parts);
-  return {parts, heads, max_rows / heads};
+  const int32_t pieces = ceil_div(group, max_rows), heads = ceil_div(group, pieces);
+  return {pieces, heads, max_rows / heads};
 }
 
 // Appends the tiles of a sequence, each with all its spans. Tiles that read the same K and V are consecutive.
@@ -29,13 +29,13 @@ void add_tiles(const mortise_batch& batch, const PlanShape& shape, int32_t seq, 
   const int32_t begin = batch.cu_seqlens_q[seq], end = batch.cu_seqlens_q[seq + 1];
   for (int32_t kv_head = 0; kv_head < shape.num_kv_heads; ++kv_head) {
     for (int32_t row = begin; row < end; row += tile.num_tokens) {
-      for (int32_t part = 0; part < tile.parts; ++part) {
+      for (int32_t piece = 0; piece < tile.pieces; ++piece) {
         SpanRun run{};
         run.table = seq * batch.max_blocks;
         run.row = row;
         run.position = batch.seq_lens[seq] - (end - row);
         run.num_tokens = static_cast<int16_t>(std::min(tile.num_tokens, end - row));
-        const int32_t head = part * tile.num_heads;
+        const int32_t head = piece * tile.num_heads;
         run.num_heads = static_cast<int16_t>(std::min(tile.num_heads, group - head));
         if (run.num_heads <= 0) continue;
         run.head = static_cast<int16_t>(kv_head * group + head);
@@ -193,8 +193,8 @@ class Dealer {
     return worker + 1 == workers_ ? cost_ : std::llround(end_);
   }
 
-  // The span where a worker stops if its share ends `share` behind the start of the tile. A span belongs to the worker
-  // whose share contains its middle.
+  // The span where a worker stops if its share ends at cost `share` after the tile's start. A span belongs to the
+  // worker whose share contains its middle.
   static int32_t end_within(const SpanRun& tile, int64_t share) {
     const int32_t last = tile.span_end - 1;
     const int64_t full = (std::max<int64_t>(share, 0) + kFullCost / 2 - 1) / kFullCost;
@@ -247,7 +247,7 @@ class Dealer {
   std::vector<int64_t> loads_;  // each worker's load of shared spans
   double level_ = 0, end_ = 0;  // level_: of all workers; end_: where the share of worker filled_ - 1 ends
   int64_t filled_ = 0;
-  int32_t after_first_ = 0;  // the span behind the first run of the tile that is being cut
+  int32_t after_first_ = 0;  // the span after the first run of the tile that is being cut
 };
 
 // Lets the tiles of a sequence (from tile `first` on) start after its shared spans, and merge with the partials of
@@ -306,7 +306,7 @@ void make_plan(const mortise_batch& batch, const PlanShape& shape, Plan& plan) {
 cuda::SpanMergeCounts merge_counts(const Plan& plan, int32_t head_dim) {
   cuda::SpanMergeCounts counts{static_cast<int32_t>(plan.merges.size()), 0};
   for (const cuda::SpanMerge& merge : plan.merges) {
-    counts.parts = std::max(counts.parts, cuda::span_merge_parts(merge, head_dim));
+    counts.jobs = std::max(counts.jobs, cuda::span_merge_jobs(merge, head_dim));
   }
   return counts;
 }
@@ -315,7 +315,7 @@ namespace {
 
 int64_t max_tiles(const PlanShape& shape, int64_t max_tokens, int64_t max_seqs) {
   const TileShape tile = tile_shape(shape, cuda::kDecodeRows);
-  return (max_tokens / tile.num_tokens + max_seqs) * tile.parts * shape.num_kv_heads;
+  return (max_tokens / tile.num_tokens + max_seqs) * tile.pieces * shape.num_kv_heads;
 }
 
 }  // namespace

@@ -11,7 +11,7 @@ namespace mortise::span_cuda {
 
 struct SharedGroup {
   int32_t span_begin, span_end;  // the same spans for all members; those of an inner group follow its parent's
-  bool folds;                    // no member sees a key before span_begin, so the spans merge into one partial
+  bool folds;                    // no member sees a key before span_begin, so the spans are folded into one partial
   int32_t num_rows;              // rows for each KV head
   std::vector<int32_t> members;  // sequences of the batch
 };

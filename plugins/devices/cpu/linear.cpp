@@ -20,8 +20,8 @@ constexpr std::size_t kTasksPerThread = 4;
 // Multiplications in a task of about one microsecond, which is the cost of handing out a task.
 constexpr std::size_t kTaskWork = std::size_t{1} << 17;
 constexpr std::size_t kFewRows = 4;  // fewer rows take as long, because reading the weights dominates
-// With so many rows for each thread, a thread takes the same rows in every operation of a step, which are in its cache
-// from its last write. With fewer rows this does not pay: each thread would have to read all weights.
+// With this many rows for each thread, a thread takes the same rows in every operation of a step, which are in its
+// cache from its last write. With fewer rows this does not pay: each thread would have to read all weights.
 constexpr std::size_t kRowsOfThread = 256;
 constexpr std::size_t kGatedRows = 64;  // rows of the tile of a gated product
 

@@ -39,7 +39,7 @@ std::optional<std::uint64_t> read_field(const fs::path& file, std::string_view n
 // A cgroup hierarchy, and the file names that its version uses.
 struct Hierarchy {
   fs::path mount;
-  std::string group;  // "/a/b"
+  std::string control_group;  // "/a/b"
   bool version2;
 };
 
@@ -52,19 +52,19 @@ std::vector<Hierarchy> hierarchies(const fs::path& membership, const fs::path& m
     const std::size_t second = first == std::string::npos ? first : line.find(':', first + 1);
     if (second == std::string::npos) continue;
     std::istringstream controllers(line.substr(first + 1, second - first - 1));
-    const std::string group = line.substr(second + 1);
-    if (second == first + 1) found.push_back({mount, group, true});
+    const std::string control_group = line.substr(second + 1);
+    if (second == first + 1) found.push_back({mount, control_group, true});
     for (std::string name; std::getline(controllers, name, ',');) {
-      if (name == controller) found.push_back({mount / name, group, false});
+      if (name == controller) found.push_back({mount / name, control_group, false});
     }
   }
   return found;
 }
 
-// The group's folder and its parent folders up to the root of the mount.
+// The control group's folder and its parent folders up to the root of the mount.
 std::vector<fs::path> folders(const Hierarchy& hierarchy) {
   std::vector<fs::path> result;
-  fs::path relative = fs::path(hierarchy.group).relative_path();
+  fs::path relative = fs::path(hierarchy.control_group).relative_path();
   for (; !relative.empty(); relative = relative.parent_path()) result.push_back(hierarchy.mount / relative);
   result.push_back(hierarchy.mount);
   return result;

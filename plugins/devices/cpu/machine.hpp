@@ -12,13 +12,13 @@ namespace mortise::cpu {
 // The limits of the Linux control groups (version 1 or 2) of a process. nullopt: no limit.
 struct CgroupLimits {
   std::optional<double> cpus;                 // processors' worth of time
-  std::optional<std::uint64_t> memory_bytes;  // the tightest limit of the group and its parents ...
+  std::optional<std::uint64_t> memory_bytes;  // the tightest limit of the control group and its parents ...
   // ... and the memory in use by that group, without file pages that it can drop
   std::optional<std::uint64_t> used_bytes;
 };
 
-// `membership` is /proc/self/cgroup, `mount` is /sys/fs/cgroup. If the mount does not have the group (in a container
-// that shows the host's names), the mount's root is used.
+// `membership` is /proc/self/cgroup, `mount` is /sys/fs/cgroup. If the mount does not have the control group (in a
+// container that shows the host's names), the mount's root is used.
 CgroupLimits read_cgroup_limits(const std::filesystem::path& membership, const std::filesystem::path& mount);
 
 struct MachineMemory {

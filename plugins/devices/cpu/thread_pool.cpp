@@ -13,8 +13,8 @@ namespace {
 
 // Longer than the engine's work between two calls of a step, but too short to show as load on an idle machine.
 constexpr auto kSpin = std::chrono::microseconds(100);
-// After so long a waiting thread yields its processor in every round. On a quiet machine no other thread takes it; on a
-// busy one it may go to the thread that this one waits for.
+// After this long a waiting thread yields its processor in every round. On a quiet machine no other thread takes it; on
+// a busy one it may go to the thread that this one waits for.
 constexpr auto kSpinAlone = std::chrono::microseconds(50);
 
 void pause() {
@@ -85,9 +85,9 @@ void ThreadPool::publish(std::int32_t num_tasks, Task task, void* context) {
   }
 }
 
-// Spinning workers see the new generation. Of the sleeping ones, as many are woken as there are tasks and processors
-// for. A worker that goes to sleep first increments sleeping_workers_ and then looks once more; the caller reads by
-// adding 0. Whichever comes first is seen by the other side, so no wake-up is lost.
+// Spinning workers see the new generation. Wakes sleeping workers until as many threads are awake as there are tasks
+// and processors. A worker that goes to sleep first increments sleeping_workers_ and then looks once more; the caller
+// reads by adding 0. Whichever comes first is seen by the other side, so no wake-up is lost.
 void ThreadPool::wake_workers(std::int32_t num_tasks) {
   const std::int32_t sleeping = sleeping_workers_.fetch_add(0, std::memory_order_acq_rel);
   if (sleeping == 0) return;

@@ -31,7 +31,7 @@ void load(const CublasLt& lt, cublasLtHandle_t handle, cudaStream_t stream) {
   args.x_stride = args.w_stride = args.y_stride = args.m = args.n = args.k = kSize;
   for (const ElementType type : {ElementType::kBf16, ElementType::kF32}) {
     args.y_type = type;
-    LtMatmul matmul(lt, handle, {kSize, kSize, type == ElementType::kF32, false, kSize});
+    LtMatmul matmul(lt, handle, {kSize, kSize, type == ElementType::kF32, /*bias=*/false, kSize});
     multiply(matmul, args, stream);
   }
   cudaStreamSynchronize(stream);

@@ -20,7 +20,7 @@ namespace mortise::cuda {
 namespace {
 
 constexpr char kWhere[] = "linear";
-// Up to so many rows linear_int_stream is faster than linear_int4_widened, and linear_fp8_widened faster than
+// Up to this many rows linear_int_stream is faster than linear_int4_widened, and linear_fp8_widened faster than
 // linear_fp8_stream (H100, products of an 8B model).
 constexpr std::int64_t kFewIntRows = 4, kFewFp8Rows = 8;
 

@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Formats with one scale a row: writes the scales behind the panels.
+// Formats with one scale a row: writes the scales after the panels.
 __global__ void __launch_bounds__(kThreads)
     pack_scales_kernel(PlainFp8Weight from, Fp8Format format, Fp8Layout layout, std::byte* to) {
   const std::int64_t n = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;

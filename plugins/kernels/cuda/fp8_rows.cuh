@@ -9,8 +9,8 @@
 namespace mortise::cuda {
 
 // Widens the four numbers of a word to bf16, exactly: `first` has those of bytes 1 and 3, `second` those of bytes 0 and
-// 2. Placed with the exponent's low bits, a number is 2^-120 of what it should be; the product is exact, and the
-// instruction takes denormals as they are.
+// 2. An E4M3 exponent placed in the low bits of bf16's exponent gives the number times 2^-120. Multiplying by 2^120 is
+// exact, and mul.bf16x2 does not flush denormals.
 __device__ __forceinline__ void widen_fp8(std::uint32_t word, std::uint32_t& first, std::uint32_t& second) {
   constexpr std::uint32_t kSigns = 0x80008000u, kMagnitudes = 0x07f007f0u, kFactors = 0x7b807b80u;  // 2^120 twice
   const std::uint32_t a = (word & kSigns) | (word >> 4 & kMagnitudes);

@@ -6,7 +6,7 @@
 //                               columns k = 2 t and k + 1 in bytes 1 and 3, k + 8 and k + 9 in bytes 0 and 2: the b
 //                               operand of mma.m16n8k16, and half of the a operand of wgmma
 //   scales  f32 [8], with groups of 128 columns
-// With one scale a row the scales f32 [8 panels] are behind all panels. Everything beyond n and k is zero.
+// With one scale a row the scales f32 [8 panels] are after all panels. Everything beyond n and k is zero.
 #pragma once
 
 #include <cstddef>

@@ -149,7 +149,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Formats with one group a row: writes scales and zero points behind the panels.
+// Formats with one group a row: writes scales and zero points after the panels.
 __global__ void __launch_bounds__(kThreads)
     pack_rows_kernel(PlainIntWeight from, IntFormat format, IntLayout layout, std::byte* to) {
   const std::int64_t n = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;

@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(kThreads) quantize_rows_kernel(const __grid_co
   for (int i = thread; i < args.vectors; i += kThreads) {
     const uint2 q = quantized(x.eight(i), scale.inverse);
     *reinterpret_cast<uint2*>(to + 8 * i) = q;
-    // Padding behind k is zero and may belong to no group.
+    // Padding past k is zero and may belong to no group.
     if (sums == nullptr || 8 * i >= args.linear.format.k) continue;
     const int sum = __dp4a(static_cast<int>(q.x), 0x01010101, __dp4a(static_cast<int>(q.y), 0x01010101, 0));
     atomicAdd(sums + (args.groups == 1 ? 0 : 8 * i / args.group_size) * args.to.rows_padded, sum);

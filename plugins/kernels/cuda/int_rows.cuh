@@ -20,7 +20,7 @@ class IntRow {
         whole_vectors_(args.order == nullptr && args.x_stride % 8 == 0 &&
                        reinterpret_cast<std::uintptr_t>(args.x) % 16 == 0) {}
 
-  // Elements 8 i .. 8 i + 7 as pairs of bf16. Zeros behind the row.
+  // Elements 8 i .. 8 i + 7 as pairs of bf16. Zeros past the end of the row.
   __device__ __forceinline__ uint4 eight(int i) const {
     if (whole_vectors_ && 8 * i + 8 <= k_) return *reinterpret_cast<const uint4*>(x_ + 8 * i);
     std::uint32_t words[4];

@@ -2,7 +2,7 @@
 // quantised weights (docs/numerics.md, "Quantised linear", Activations).
 //   q[m,j] = nearest(x[m,order[j]] * (127 / a)),  sx[m] = a / 127,  a = max_j |x[m,j]|
 //   x     as in LinearIntArgs
-//   q     i8 [m][k padded to whole chunks], zeros behind k
+//   q     i8 [m][k padded to whole chunks], zeros past k
 //   sums  i32 [groups][rows_padded], sums of q by group
 // Order: maxima and integer sums have none; each division, product and rounding is one operation.
 // Cost: reads x twice, the second time from the caches.

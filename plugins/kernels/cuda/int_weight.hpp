@@ -9,7 +9,7 @@
 //   values, 4 bits  [2][32 lanes][16]         two steps together: the first in the low halves of the bytes
 //   sets            [128 / column_group]: f32 scale[16], u8 zero[16] for a column group of the chunk
 // A column group is the columns that share a scale in memory. It has the largest of 128, 64 and 32 columns that divides
-// the groups. With one group a row there are no sets; scales f32 [16 panels] and zeros u8 [16 panels] are behind all
+// the groups. With one group a row there are no sets; scales f32 [16 panels] and zeros u8 [16 panels] are after all
 // panels. Everything beyond n and k is zero, as x is there, except scales in sets, which are -0.
 #pragma once
 

@@ -1,7 +1,7 @@
 // Rows of x are the a operand of the instruction, weights the b operand (eight columns of y, a "tile"), so that narrow
-// products still have tiles for several warps. Neighbouring tiles form a "group", one tile for each of a block's warps.
-// The weights of a group and the rows of x come in pieces along K into two rings, each filled by its own warp; the
-// multiplying warps go along K together.
+// products still have tiles for several warps. Neighbouring tiles form a "tile group", one for each of a block's
+// warps. The weights of a tile group and the rows of x come in pieces along K into two rings, each filled by its own
+// warp; the multiplying warps go along K together.
 //
 // With few warps the chain of dependent products limits the speed, so each warp loads its fragments half a chunk ahead
 // and tests its barriers ahead (o of an 8B model: 13 -> 10.5 us on an H100). Keeping a whole row of x in shared memory
@@ -36,7 +36,7 @@ static_assert(kTogether * kFp8Step == kFp8Swizzled);
 // How a launch divides its work; computed on the host.
 struct Split {
   std::int32_t warps;   // that multiply
-  std::int32_t groups;  // of so many tiles each
+  std::int32_t groups;  // tile groups, of this many tiles each
   std::int32_t places;  // in the ring of weights
 };
 
@@ -139,7 +139,7 @@ __device__ __forceinline__ void feed_weights(const StreamArgs& args, Place place
   }
 }
 
-// Loads the pieces of x, once for each group; used by one lane.
+// Loads the pieces of x, once for each tile group; used by one lane.
 __device__ __forceinline__ void feed_rows(const StreamArgs& args, Place place) {
   for (int group = static_cast<int>(blockIdx.x); group < args.split.groups; group += static_cast<int>(gridDim.x)) {
     for (int chunk = 0; chunk < args.chunks; chunk += kPieceChunks) {
@@ -262,8 +262,8 @@ __global__ void __launch_bounds__(kThreads, 1) fp8_stream_kernel(const __grid_co
   }
 }
 
-// The number of warps with which the busiest block has the least work. For each group x is read again, which costs as
-// much as some tiles.
+// The number of warps with which the busiest block has the least work. For each tile group x is read again, which
+// costs as much as some tiles.
 int best_warps(std::int64_t tiles, int num_blocks) {
   int best = 0;
   std::int64_t least = 0;

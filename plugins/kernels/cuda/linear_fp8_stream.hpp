@@ -3,7 +3,7 @@
 //   y[m,n] = round(sum_g d[m,n,g] * scale[n,g] (+ bias[n]))       docs/numerics.md, "Linear with FP8 weights"
 // Shapes: LinearFp8Args, m up to kMostFp8StreamRows, any k.
 // Order: d from 0, steps of sixteen k; groups ascending, fma with the scale, by one thread for each element of y.
-// Cost: memory bound; every block reads all of x from the L2, once for each group of its tiles.
+// Cost: memory bound; every block reads all of x from the L2, once for each of its tile groups.
 // REQUIRES: x is 16-byte aligned and its stride a multiple of 8. No kernel that may still run writes w, scales or bias,
 // because they are read before the preceding kernels have ended.
 // Errors: the cudaError_t of the launch; cudaErrorNotSupported if the driver has no tensor maps.

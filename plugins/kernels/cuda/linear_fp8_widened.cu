@@ -91,7 +91,8 @@ struct Narrow {
   }
 };
 
-// Widens a block's panels, chunk after chunk. A panel that does not exist is another one: its columns are not written.
+// Widens a block's panels, chunk after chunk. Panels past the weight's last panel load the last panel again; their
+// columns of y are not written.
 template <bool kGrouped>
 __device__ __forceinline__ void widen(const WidenedArgs& args, WidenedPlace place, int widener) {
   const std::uint64_t policy = policy_of_what_is_read_once();
@@ -169,19 +170,19 @@ class Multiplier {
       release(before_);
       add(d, scale, acc);
     };
-    multiply(even, even_scale, false);
+    multiply(even, even_scale, /*adds=*/false);
     int chunk = 1;
 #pragma unroll 1
     for (; chunk + 1 < args_.chunks; chunk += 2) {
-      multiply(odd, odd_scale, false);
+      multiply(odd, odd_scale, /*adds=*/false);
       wait_products_but_last();
       end(even, even_scale);
-      multiply(even, even_scale, false);
+      multiply(even, even_scale, /*adds=*/false);
       wait_products_but_last();
       end(odd, odd_scale);
     }
     if (chunk < args_.chunks) {
-      multiply(odd, odd_scale, false);
+      multiply(odd, odd_scale, /*adds=*/false);
       wait_products();
       end(even, even_scale);
       before_ = free_;
@@ -211,7 +212,8 @@ class Multiplier {
     add(d, scale, acc);
   }
 
-  // Starts the products of the next chunk. `adds`: to the sums in d. With groups, reads its scales.
+  // Starts the products of the next chunk. `adds`: accumulate into d; otherwise start from 0. With groups, reads its
+  // scales.
   __device__ __forceinline__ void multiply(float (&d)[kRowTiles][4], float (&scale)[2], bool adds) {
     wait_barrier(place_.full(), place_.phase);
     if constexpr (kGrouped) {
@@ -340,8 +342,8 @@ cudaError_t launch_linear_fp8_widened(const LinearFp8Args& args, cudaStream_t st
 }
 
 cudaError_t prepare_fp8_widened_kernels() {
-  // With the largest tiles there are still several places; x of so many is longer than what products read behind the
-  // weights.
+  // Products read whole warpgroups of columns: up to (kWarpgroupPanels - 1) panels past the last weights. Even with the
+  // largest tiles the area of x, which follows the weights, is longer than that.
   constexpr int kFewest = (kSharedBytes - kWidenedBarrierBytes) / place_bytes(true, kMostPanels, 4).all();
   static_assert(kFewest >= 4 && kFewest * 2 * half_bytes(1) >= (kWarpgroupPanels - 1) * kPanelBytes);
   for (const bool grouped : {false, true}) {

@@ -85,7 +85,8 @@ struct Narrow {
   }
 };
 
-// Widens a block's panels, chunk after chunk. A panel that does not exist is another one: its columns are not written.
+// Widens a block's panels, chunk after chunk. Panels past the weight's last panel load the last panel again; their
+// columns of y are not written.
 template <int kSets>
 __device__ __forceinline__ void widen(const WidenedArgs& args, WidenedPlace place, int widener) {
   const std::uint64_t policy = policy_of_what_is_read_once();
@@ -375,8 +376,8 @@ cudaError_t launch_linear_int4_widened(const LinearIntArgs& args, void* workspac
 }
 
 cudaError_t prepare_int4_widened_kernels() {
-  // With the largest tiles there are still several places; what is behind the weights is longer than what products read
-  // there.
+  // Products read whole warpgroups of columns: up to (kWarpgroupPanels - 1) panels past the last weights. Even with the
+  // largest tiles the areas of x and scales, which follow the weights, are longer than that.
   constexpr int kFewest = (kSharedBytes - kWidenedBarrierBytes) / place_bytes(4, kMostPanels, 4).all();
   static_assert(kFewest >= 4 && kFewest * place_bytes(1, 1, 1).rows + kFewest * place_bytes(1, 1, 1).scales >=
                                     (kWarpgroupPanels - 1) * kPanelBytes);

@@ -44,7 +44,7 @@ struct StreamArgs {
   Split split;
   std::int32_t chunks, chunk_bytes;  // chunks in a panel; bytes of a chunk
   std::int64_t panel_bytes;
-  const float* scales;  // with one group a row: scales and zero points
+  const float* scales;  // scales and zeros: used only with one group a row
   const std::uint8_t* zeros;
   IntRows rows;  // null if x has one row
 };
@@ -165,13 +165,14 @@ __global__ void __launch_bounds__(kThreads, 1) int_stream_kernel(const __grid_co
   const int m = static_cast<int>(linear.m), chunks = args.chunks, team = args.split.team;
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   const int tiles = static_cast<int>((linear.n + kIntPanel - 1) / kIntPanel);
-  const int slot = warp / team, member = warp % team, stride = args.split.teams * static_cast<int>(gridDim.x);
-  const int first = slot < args.split.teams ? slot * static_cast<int>(gridDim.x) + static_cast<int>(blockIdx.x) : tiles;
+  const int team_index = warp / team, member = warp % team, stride = args.split.teams * static_cast<int>(gridDim.x);
+  const int first =
+      team_index < args.split.teams ? team_index * static_cast<int>(gridDim.x) + static_cast<int>(blockIdx.x) : tiles;
   constexpr int kPieceChunks = piece_chunks(kKind);
   constexpr int kSteps = kSetsOfChunk == 0 ? kIntSteps : kIntSteps / kSetsOfChunk;  // steps in a set, which is a group
   const int piece_bytes = kPieceChunks * args.chunk_bytes, ring_bytes = args.split.places * piece_bytes;
   char* const rows = memory + args.split.teams * team * ring_bytes;
-  char* const terms = rows + bytes_of_rows(m, chunks) + slot * bytes_of_terms(args.split.terms, m);
+  char* const terms = rows + bytes_of_rows(m, chunks) + team_index * bytes_of_terms(args.split.terms, m);
   auto* const row_scale = reinterpret_cast<float*>(rows + bytes_of_rows(m, chunks) +
                                                    args.split.teams * bytes_of_terms(args.split.terms, m));
   auto* const largest = reinterpret_cast<std::uint32_t*>(row_scale + 4);
@@ -295,9 +296,9 @@ __global__ void __launch_bounds__(kThreads, 1) int_stream_kernel(const __grid_co
     if constexpr (kSetsOfChunk == 0) {
       sums.template leave_integers<kSteps>(zero, reinterpret_cast<int*>(terms) + member * kIntPanel * m, m);
     }
-    wait_for_warps(kTeams + slot, team);
+    wait_for_warps(kTeams + team_index, team);
     if (member == 0) add_terms(args, tile, terms, row_scales, kSetsOfChunk == 0);
-    if (tile + stride < tiles) wait_for_warps(kTeams + slot, team);
+    if (tile + stride < tiles) wait_for_warps(kTeams + team_index, team);
   }
 }
 

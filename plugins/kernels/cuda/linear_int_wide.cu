@@ -52,7 +52,7 @@ struct WideArgs {
   std::int64_t rows_padded, panel_bytes;
   std::int32_t chunks, group_sets, row_sets;  // chunks in a panel; sets in a group; sets in a row
   std::int32_t row_tiles, tiles;
-  const float* scales;  // with one group a row: scales and zero points
+  const float* scales;  // scales and zeros: used only with one group a row
   const std::uint8_t* zeros;
 };
 
@@ -196,7 +196,7 @@ class Tile {
   }
 
  private:
-  // Loads the fragments of the chunk at `reading_`.
+  // Waits for the next place and loads its fragments.
   __device__ __forceinline__ void fetch(ItsFragments& fragments) {
     wait_barrier(place_.full(), place_.phase);
     fragments.load(place_.panel(warp_), whole_row_);

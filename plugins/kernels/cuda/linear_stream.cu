@@ -146,9 +146,9 @@ __global__ void __launch_bounds__(kThreads, 1) stream_kernel(const __grid_consta
   wait_for_kernel_before();
   wait_barrier(x_barrier, 0);
 
-  // Where this lane's rows begin for ldmatrix. Of x: row lane % 8, from element 8 (lane / 8) on. Of a piece: rows 0-7
-  // and 8-15 at their first eight elements, then at their second eight. Rows that x does not have are read from the
-  // zeros.
+  // The addresses that this lane passes to ldmatrix. For x: row lane % 8, starting at element 8 (lane / 8); lanes of
+  // missing rows point at the zeros. For a piece of weights: row lane % 16, starting at element 8 (lane / 16); its
+  // units of 16 bytes are swizzled.
   const bool has_row = lane % 8 < m;
   const std::uint32_t x = x_at + (has_row ? lane % 8 * x_pitch(k) + lane / 8 * 16 : m * x_pitch(k));
   const std::uint32_t x_step = has_row ? 1 : 0;

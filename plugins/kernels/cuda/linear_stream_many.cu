@@ -1,6 +1,6 @@
-// Neighbouring tiles form a "group", one tile for each of a block's warps. The weights of a group and the rows of x
-// come in pieces along K into two rings, each filled by its own warp; the multiplying warps go along K together. All
-// blocks read all of x, once for each of their groups, from the L2.
+// Neighbouring tiles form a "tile group", one tile for each of a block's warps. The weights of a tile group and the
+// rows of x come in pieces along K into two rings, each filled by its own warp; the multiplying warps go along K
+// together. All blocks read all of x, once for each of their tile groups, from the L2.
 #include "kernels/cuda/linear_stream_many.hpp"
 
 #include <algorithm>
@@ -29,7 +29,7 @@ constexpr int kSteps = kDepth / kStep / kTogether, kStepsOfSwizzled = kSwizzled 
 // How a launch divides its work; computed on the host.
 struct Split {
   std::int32_t warps;   // that multiply
-  std::int32_t groups;  // of so many tiles each
+  std::int32_t groups;  // tile groups, of this many tiles each
   std::int32_t places;  // in the ring of weights
 };
 
@@ -80,7 +80,7 @@ struct Fragments {
 };
 
 // Loads a block's pieces of x or of weights in the order of their use; used by one lane. load(group, depth, place)
-// requests a piece. `free` is the distance from a place's "full" barrier to its "free" barrier.
+// requests a piece of a tile group. `free` is the distance from a place's "full" barrier to its "free" barrier.
 template <class Load>
 __device__ __forceinline__ void feed(const ManyArgs& args, Place place, int free, const Load& load) {
   const int k = static_cast<int>(args.linear.k);
@@ -141,8 +141,8 @@ __global__ void __launch_bounds__(kThreads, 1) many_kernel(const __grid_constant
   }
   if (warp >= split.warps) return;
 
-  // For ldmatrix. Of weights: rows 0-7 and 8-15 at their first eight elements, then at their second eight. Of x: rows
-  // 0-7 at their first and second eight elements, then rows 8-15.
+  // The addresses that this lane passes to ldmatrix. For weights: row lane % 16, starting at element 8 (lane / 16). For
+  // x: row 8 (lane / 16) + lane % 8, starting at element 8 (lane / 8 % 2). Units of 16 bytes are swizzled.
   const std::uint32_t w_row = (warp * kColumns + lane % 16) * kSwizzled * 2, w_unit = (lane / 16 ^ lane % 8) * 16;
   const std::uint32_t x_row = (lane / 16 * 8 + lane % 8) * kSwizzled * 2, x_unit = (lane / 8 % 2 ^ lane % 8) * 16;
   std::uint32_t w_piece = 0, x_piece = 0, w_free = 0, x_free = 0;
@@ -185,8 +185,8 @@ __global__ void __launch_bounds__(kThreads, 1) many_kernel(const __grid_constant
   }
 }
 
-// The number of warps with which the busiest block has the least work. A group costs as much as an additional tile,
-// because it reads x again.
+// The number of warps with which the busiest block has the least work. A tile group costs as much as an additional
+// tile, because it reads x again.
 int best_warps(std::int64_t tiles, int num_blocks) {
   int best = 0;
   std::int64_t least = 0;

@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(kThreads) norm_kernel(const NormArgs args) {
   }
   wait_for_kernel_before();
   if constexpr (kVectors) {
-    // All loads of a round come before its first store: behind a store they might have to wait for it.
+    // All loads of a round come before its first store: after a store they might have to wait for it.
     for (int begin = tid * kVector; begin < n; begin += kHeld * kThreads * kVector) {
       Vector v[kHeld], r[kHeld];
 #pragma unroll

@@ -133,7 +133,7 @@ __device__ Cut select_cut(SelectScratch& s, unsigned long long need, Items items
       need -= before;
       word[part] |= digit << shift;
       // The prefix ends with the last token that has these digits, so no further digit is needed. Exception: tokens of
-      // weight 0 may have these digits and lie behind the end of the shortest prefix. That can only happen before all
+      // weight 0 may have these digits and lie past the end of the shortest prefix. That can only happen before all
       // digits of the code are known (part 0, step < 2), and never with unit weights.
       if (s.bins[digit] == need && (kUnitWeights || part == 1 || step == 2)) {
         const std::uint32_t rest = ~(~0u << shift);

@@ -131,7 +131,7 @@ struct SharedRow {
   std::int32_t partial, partial_stride, kv_head_stride;
 };
 
-// Spans [span_begin, span_end) of up to kSharedRows rows for one KV head. Keys before the group's spans are either seen
+// Spans [span_begin, span_end) of up to kSharedRows rows for one KV head. Keys before these spans are either seen
 // by none of the rows, or covered by earlier runs.
 struct alignas(16) SharedRun {
   std::int32_t table;                // index in block_table of the first entry of a sequence that has the spans
@@ -139,7 +139,7 @@ struct alignas(16) SharedRun {
   std::int32_t kv_head;
   std::int32_t span_begin, span_end;
   std::int32_t partial;  // which of the rows' partials is the first that this run writes
-  std::int32_t folds;    // 1: the rows see no key before, so the spans merge into one partial; 0: one partial per span
+  std::int32_t folds;    // 1: the spans are folded, as the rows see no key before them; 0: one partial per span
 };
 static_assert(sizeof(SharedRun) == 32);
 
@@ -152,23 +152,23 @@ struct SpanMerge {
   std::int32_t count;
 };
 struct SpanMergeCounts {
-  std::int32_t merges, parts;  // parts: the most parts of any merge
+  std::int32_t merges, jobs;  // jobs: the most jobs of any merge
 };
-// A part is the work of one warp. With more than kFewPartials partials it is 32 columns of a row. Otherwise it is a
-// slice of columns of a row, or of several rows that have kPartialsOfAPart partials or fewer together.
-constexpr std::int32_t kFewPartials = 48, kPartialsOfAPart = 16;
-constexpr std::int32_t span_rows_of_a_part(std::int32_t num_partials) {
-  return num_partials > kPartialsOfAPart / 2 ? 1 : num_partials > kPartialsOfAPart / 4 ? 2 : 4;
+// A job is the work of one warp. With more than kFewPartials partials it is 32 columns of a row. Otherwise it is a
+// slice of columns of a row, or of several rows that have kPartialsOfAJob partials or fewer together.
+constexpr std::int32_t kFewPartials = 48, kPartialsOfAJob = 16;
+constexpr std::int32_t span_rows_of_a_job(std::int32_t num_partials) {
+  return num_partials > kPartialsOfAJob / 2 ? 1 : num_partials > kPartialsOfAJob / 4 ? 2 : 4;
 }
 // Slices of a row, of 128 columns or fewer.
 constexpr std::int32_t span_merge_slices(std::int32_t head_dim) {
   return (head_dim + 127) / 128;
 }
-constexpr std::int32_t span_merge_parts(const SpanMerge& merge, std::int32_t head_dim) {
+constexpr std::int32_t span_merge_jobs(const SpanMerge& merge, std::int32_t head_dim) {
   const std::int32_t rows = merge.num_tokens * merge.num_heads;
   if (merge.count > kFewPartials) return rows * ((head_dim + 31) / 32);
-  const std::int32_t of_a_part = span_rows_of_a_part(merge.count);
-  return (rows + of_a_part - 1) / of_a_part * span_merge_slices(head_dim);
+  const std::int32_t of_a_job = span_rows_of_a_job(merge.count);
+  return (rows + of_a_job - 1) / of_a_job * span_merge_slices(head_dim);
 }
 
 // Arguments of all kernels of one layer. Strides are in elements; rows and heads of q begin at multiples of 16 bytes.
@@ -223,10 +223,10 @@ cudaError_t span_prefill(const SpanArgs& args, const SpanRun* runs, std::int32_t
 // where (m, sum, O) is the result so far and (m2, sum2, O2) the next partial.
 //   partials       f32 [rows, head_dim]   SpanMerge names the rows of a tile
 //   partial_stats  float2 [rows]          maximum and sum
-//   merges, counts in device memory       counts there, so that the launch is the same for every batch of a bucket
+//   merges, counts in device memory       because a captured launch may not depend on their values
 // Order: partials of a row from left to right, each operation in f32; columns and rows are independent.
 // Cost: memory bound, reads each partial once. Errors: as above.
-// Source: online softmax, arXiv:1805.02867. Oracle: a fold on the host, bitwise
+// Source: online softmax, arXiv:1805.02867. Oracle: a merge on the host, bitwise
 // (tests/plugins/kernels/cuda/span_merge_test.cpp).
 cudaError_t span_merge(const SpanArgs& args, const SpanMerge* merges, const SpanMergeCounts* counts,
                        std::int32_t num_blocks, cudaStream_t stream);

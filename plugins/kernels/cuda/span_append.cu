@@ -1,7 +1,7 @@
 // Norms and rotates q and k, and writes K and V to their slots (docs/numerics.md, "Norms", "Rope", "What is written"),
-// with the same bits as the CPU. A group of lanes handles a query head, or K and V of a KV head; each lane handles
-// eight neighbouring elements. The size of a group is a power of two, so for some head sizes its last lanes have no
-// elements.
+// with the same bits as the CPU. A "lane group" handles a query head, or K and V of a KV head; each lane handles
+// eight neighbouring elements. The size of a lane group is a power of two, so for some head sizes its last lanes have
+// no elements.
 #include "kernels/cuda/bf16.cuh"
 #include "kernels/cuda/fp8_rows.cuh"
 #include "kernels/cuda/int_rows.cuh"
@@ -48,8 +48,8 @@ __device__ __forceinline__ bool all_finite(const uint4& u) {
 }
 
 // Returns 1 / sqrt(mean of squares + eps). There are sixteen chains: chain i sums elements i, i + 16, ..; a tree adds
-// the chains. A lane of the group has the chains lane, lane + group, ..; in groups of 32 lanes the upper half repeats
-// the work of the lower half.
+// the chains. A lane of a lane group has the chains lane, lane + kGroup, ..; in lane groups of 32 the upper half
+// repeats the work of the lower half.
 template <int kHeadDim>
 __device__ float inverse_rms(const Bf16* row, int lane, float eps) {
   constexpr int kGroup = kGroupLanes<kHeadDim>, kEach = kGroup < kLanes ? kLanes / kGroup : 1;
@@ -109,7 +109,7 @@ __device__ __forceinline__ void rotate_halves(const float* cos, const float* sin
   const int from = !inside ? d : upper ? d - half : d + half;
   float other[kVector];
 #pragma unroll
-  for (int i = 0; i < kVector; ++i) other[i] = element<kHeadDim>(x, i, from + i, true);
+  for (int i = 0; i < kVector; ++i) other[i] = element<kHeadDim>(x, i, from + i, /*aligned=*/true);
   if (!inside) return;
   float c[kVector], s[kVector];
   load_angles(cos + (upper ? d - half : d), c);
@@ -134,7 +134,7 @@ __device__ __forceinline__ void rotate_any(const float* cos, const float* sin, i
     const bool upper = interleaved ? i % 2 != 0 : d >= half;
     const int pair = interleaved ? d / 2 : upper ? d - half : d;
     float other = x[i ^ 1];
-    if (!interleaved) other = element<kHeadDim>(x, i, !inside ? d : upper ? d - half : d + half, false);
+    if (!interleaved) other = element<kHeadDim>(x, i, !inside ? d : upper ? d - half : d + half, /*aligned=*/false);
     y[i] = x[i];
     if (!inside) continue;
     const float mine = __fmul_rn(x[i], cos[pair]), theirs = __fmul_rn(other, sin[pair]);
@@ -170,8 +170,8 @@ __device__ __forceinline__ uint2 rounded_to_fp8(const uint4& x, float inverse) {
   return {pairs[0] | pairs[1] << 16, pairs[2] | pairs[3] << 16};
 }
 
-// Writes K or V of a token to a cache in bytes. Each lane of the group writes eight bytes, and its first lane writes
-// the scale. All lanes of the warp call this: they exchange the largest absolute value.
+// Writes K or V of a token to a cache in bytes. Each lane of the lane group writes eight bytes, and its first lane
+// writes the scale. All lanes of the warp call this: they exchange the largest absolute value.
 template <int kHeadDim, SpanCache kCache>
 __device__ __forceinline__ void write_bytes(const uint4& x, int lane, bool writes, Bf16Bits* chunk, int token) {
   std::uint32_t largest = largest_of(x);
@@ -197,8 +197,8 @@ __global__ void __launch_bounds__(kThreads) append_kernel(const __grid_constant_
   const int group = static_cast<int>(blockIdx.x * (kThreads / kGroup) + threadIdx.x / kGroup);
   const int lane = threadIdx.x % kGroup;
   const bool has_elements = lane * kVector < kHeadDim;
-  // No lane of a warp returns early, because lanes exchange elements. Groups beyond the last head repeat it without
-  // writing.
+  // No lane of a warp returns early, because lanes exchange elements. Lane groups beyond the last head repeat it
+  // without writing.
   const bool real = group < all;
   const int item = real ? group : all - 1;
   const int token = item / heads, part = item % heads;
@@ -232,7 +232,7 @@ __global__ void __launch_bounds__(kThreads) append_kernel(const __grid_constant_
     if (a.cos != nullptr) rotate<kHeadDim>(a, a.positions[token], lane, x);
     if (norm != nullptr || a.cos != nullptr) result = packed(x);
   }
-  // Tells all lanes of the group whether all of V is finite.
+  // Tells all lanes of the lane group whether all of V is finite.
   const unsigned of_group = (kWarp >> (32 - kGroup)) << (threadIdx.x % 32 / kGroup * kGroup);
   const bool finite = (__ballot_sync(kWarp, all_finite(value)) & of_group) == of_group;
   __syncwarp();  // all lanes have read q, which is changed in place

@@ -16,8 +16,8 @@ namespace {
 
 using namespace span;
 
-// A thread block has two groups of four warps. The warps of one group compute, and need many registers. Of the other
-// group one warp requests K and V and three convert an int8 cache, so its threads need few. If two thread blocks share
+// A thread block has two warpgroups. The warps of the first compute, and need many registers. Of the second, one warp
+// requests K and V and three convert a cache in bytes, so its threads need few. If two thread blocks share
 // a multiprocessor, a thread has 128 registers; otherwise there are enough for all.
 constexpr int kThreads = 2 * kDecodeWarps * 32;
 constexpr int kManyRegisters = 200, kFewRegisters = 56;
@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(kThreads, Shape<kHeadDim, kCache>::kBlocksPerS
   const std::uint32_t at = shared_address(memory), barriers = at + ItsShape::kBarriers;
   if (threadIdx.x == 0) {
     ItsShape::Ring::make(barriers);
-    if constexpr (ItsShape::kStages) StageSlots<typename ItsShape::Stage>::make(at + ItsShape::kStageBarriers);
+    if constexpr (ItsShape::kStages) StagePlaces<typename ItsShape::Stage>::make(at + ItsShape::kStageBarriers);
   }
   make_ones(memory + ItsShape::kOnes);
   __syncthreads();

@@ -14,7 +14,7 @@ using namespace span;
 
 constexpr int kWarps = 4;  // of a thread block; they work independently
 // Partials that are merged at a time; each lane computes the factors of one.
-constexpr int kFewAtATime = kPartialsOfAPart, kManyAtATime = 32;
+constexpr int kFewAtATime = kPartialsOfAJob, kManyAtATime = 32;
 
 // Locates a row in consecutive partials of a tile.
 struct Rows {
@@ -39,7 +39,7 @@ __device__ __forceinline__ Bf16Bits* out_of(const SpanArgs& args, const SpanMerg
   return args.out + (merge.row + token) * args.out_row_stride + (merge.head + head) * args.out_head_stride;
 }
 
-// Computes the factors of `count` partials (a power of two) at the same time, in groups of `count` lanes. That is
+// Computes the factors of `count` partials (a power of two) at the same time, in lane groups of `count`. That is
 // possible because the maximum before each partial depends on the other maxima only. Each lane writes (left, right, sum
 // of its partial). `m` is the maximum before these partials, and on return the maximum after them.
 __device__ __forceinline__ void put_factors(int count, float2 stats, int lane, float& m, float4* factors) {
@@ -81,11 +81,11 @@ struct Merged {
 // partials of a row, 2 or 4 rows form a batch. There is one code for all numbers of rows: the decode kernel has evicted
 // this code from the instruction cache, and three variants took 2 us longer.
 template <int kHeadDim>
-__device__ __forceinline__ void merge_few(const SpanArgs& args, const SpanMerge& merge, int part, float4* factors) {
+__device__ __forceinline__ void merge_few(const SpanArgs& args, const SpanMerge& merge, int job, float4* factors) {
   constexpr int kSlices = span_merge_slices(kHeadDim), kOfASlice = kHeadDim / kSlices;
   constexpr int kColumns = kOfASlice > 64 ? 4 : 2, kFourths = kFewAtATime / 4;  // columns of a lane
-  const int lane = static_cast<int>(threadIdx.x) % 32, together = span_rows_of_a_part(merge.count);
-  const int first = part / kSlices * together, column = part % kSlices * kOfASlice + lane * kColumns;
+  const int lane = static_cast<int>(threadIdx.x) % 32, together = span_rows_of_a_job(merge.count);
+  const int first = job / kSlices * together, column = job % kSlices * kOfASlice + lane * kColumns;
   const bool has_columns = lane * kColumns < kOfASlice;
   const int num_rows = min(together, merge.num_tokens * merge.num_heads - first);
   const int count = kFewAtATime / together, shift = 31 - __clz(count);  // partials of a row in a batch
@@ -129,10 +129,10 @@ __device__ __forceinline__ void merge_few(const SpanArgs& args, const SpanMerge&
 
 // Merges many partials: 32 columns of a row, one per lane. The loads of the next batch are in flight meanwhile.
 template <int kHeadDim>
-__device__ __forceinline__ void merge_many(const SpanArgs& args, const SpanMerge& merge, int part, float4* factors) {
+__device__ __forceinline__ void merge_many(const SpanArgs& args, const SpanMerge& merge, int job, float4* factors) {
   constexpr int kSlices = (kHeadDim + 31) / 32;
-  const int lane = static_cast<int>(threadIdx.x) % 32, index = part / kSlices;
-  const int column = part % kSlices * 32 + lane;
+  const int lane = static_cast<int>(threadIdx.x) % 32, index = job / kSlices;
+  const int column = job % kSlices * 32 + lane;
   const bool has_column = kHeadDim % 32 == 0 || column < kHeadDim;
   const Rows rows(args, merge, index, kHeadDim);
   struct Batch {
@@ -163,16 +163,16 @@ __device__ __forceinline__ void merge_many(const SpanArgs& args, const SpanMerge
 }
 
 // All launches of a bucket have the same size, so the warps divide the merges that this batch has: first the first warp
-// of each block, then the second warps, so that a few parts are spread over all multiprocessors.
+// of each block, then the second warps, so that a few jobs are spread over all multiprocessors.
 template <int kHeadDim>
 __global__ void __launch_bounds__(kWarps * 32, 4)  // registers for four blocks on a multiprocessor
     merge_kernel(const __grid_constant__ SpanArgs args, const SpanMerge* merges, const SpanMergeCounts* counts) {
   __shared__ float4 factors[kWarps][32];
   let_next_kernel_begin();
-  // This data is not written by kernels, so it is read before the preceding kernels have ended, and for the next part
-  // while this part is merged.
+  // This data is not written by kernels, so it is read before the preceding kernels have ended, and for the next job
+  // while this job is merged.
   const SpanMergeCounts n = *counts;
-  const int all = n.merges * n.parts, stride = kWarps * static_cast<int>(gridDim.x);
+  const int all = n.merges * n.jobs, stride = kWarps * static_cast<int>(gridDim.x);
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const auto merge_at = [&](int i) { return i < all ? merges[i % n.merges] : SpanMerge{}; };
   int i = warp * static_cast<int>(gridDim.x) + static_cast<int>(blockIdx.x);
@@ -181,13 +181,13 @@ __global__ void __launch_bounds__(kWarps * 32, 4)  // registers for four blocks 
 #pragma unroll 1
   for (; i < all; i += stride) {
     const SpanMerge merge = next;
-    const int part = i / n.merges;
+    const int job = i / n.merges;
     next = merge_at(i + stride);
-    if (part >= span_merge_parts(merge, kHeadDim)) continue;
+    if (job >= span_merge_jobs(merge, kHeadDim)) continue;
     if (merge.count > kFewPartials) {
-      merge_many<kHeadDim>(args, merge, part, factors[warp]);
+      merge_many<kHeadDim>(args, merge, job, factors[warp]);
     } else {
-      merge_few<kHeadDim>(args, merge, part, factors[warp]);
+      merge_few<kHeadDim>(args, merge, job, factors[warp]);
     }
   }
 }

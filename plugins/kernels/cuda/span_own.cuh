@@ -2,8 +2,8 @@
 // by reading the cache. A thread block is one worker. Its four warps divide the keys of a span for the scores and
 // head_dim for the values. The copies of the next spans are in flight meanwhile, also across runs.
 //
-// The products are transposed, K q^T and V^T P^T: the rows of a tile are the 8 columns of an `mma`. A decode of a group
-// of query heads fills most of them.
+// The products are transposed, K q^T and V^T P^T: the rows of a tile are the 8 columns of an `mma`. A decode of a
+// KV head's query heads fills most of them.
 #pragma once
 
 #include "kernels/cuda/span.hpp"
@@ -20,8 +20,8 @@ struct OwnShape {
   static constexpr int kColumnsBytes = kSpan * 16;  // P of 8 rows, [key][row]
   static constexpr int kQueries = DecodeRing<kHeadDim, kCache>::Shape::kBytes;
   static constexpr int kTiles = 2;  // q of this run and of the next run
-  static constexpr int kAheadSlots = in_bytes(kCache) ? DecodeStageShape<kHeadDim>::kSlots : 0;
-  static_assert(DecodeRing<kHeadDim, kCache>::Shape::kPlaces + kAheadSlots / 2 <= 2 * kTiles,
+  static constexpr int kAheadPlaces = in_bytes(kCache) ? DecodeStageShape<kHeadDim>::kPlaces : 0;
+  static_assert(DecodeRing<kHeadDim, kCache>::Shape::kPlaces + kAheadPlaces / 2 <= 2 * kTiles,
                 "q of a run is overwritten once the ring has left its K");
   static constexpr int kProbabilities = kQueries + kTiles * kTileBytes;
   static constexpr int kMaxima = kProbabilities + kDecodeRows / 8 * kColumnsBytes;

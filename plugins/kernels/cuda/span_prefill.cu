@@ -235,7 +235,7 @@ class Rows {
   __device__ __forceinline__ int tile_row(int half) const {
     return warp_row_ + lane_ / 4 + 8 * half;
   }
-  // Returns the position of the row's token. Rows behind the last get the position of the last token.
+  // Returns the position of the row's token. Rows past the last get the position of the last token.
   __device__ __forceinline__ int position_of(int row) const {
     return min(run_.position + row / run_.num_heads, last_position(run_));
   }
@@ -277,7 +277,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   const std::uint32_t at = shared_address(memory), barriers = at + Shape<kHeadDim, kCache>::kBarriers;
   if (threadIdx.x == 0) {
     if constexpr (Shape<kHeadDim, kCache>::kStages) {
-      StageSlots<typename Shape<kHeadDim, kCache>::Stage>::make(at + Shape<kHeadDim, kCache>::kStageBarriers);
+      StagePlaces<typename Shape<kHeadDim, kCache>::Stage>::make(at + Shape<kHeadDim, kCache>::kStageBarriers);
     }
     PrefillRing<kHeadDim, kCache>::make(barriers);
     Queries<kHeadDim, kCache>::make_barriers(at);

@@ -89,13 +89,13 @@ class Ring {
   int place_ = 0, phase_ = 0;
 };
 
-// In the decode kernel: the ring, and the object that the warp requests K and V with, which is a stage for an int8
-// cache.
-constexpr int decode_slots(int head_dim) {
+// In the decode kernel: the ring, and the object that the warp requests K and V with, which is a stage for a cache
+// in bytes.
+constexpr int decode_stage_places(int head_dim) {
   return head_dim == 80 || head_dim == 96 || head_dim == 128 || head_dim == 256 ? 3 : 4;
 }
 template <int kHeadDim>
-using DecodeStageShape = StageShape<kHeadDim, decode_slots(kHeadDim)>;
+using DecodeStageShape = StageShape<kHeadDim, decode_stage_places(kHeadDim)>;
 template <int kHeadDim, SpanCache kCache>
 using DecodeRing = Ring<kHeadDim, RingShape<kHeadDim, in_bytes(kCache) ? 2 : decode_places(kHeadDim), 32 * kDecodeWarps,
                                             in_bytes(kCache) ? kConverters : 1>>;

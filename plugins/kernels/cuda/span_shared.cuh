@@ -1,6 +1,6 @@
 // plugins/kernels/cuda/span_shared.cuh: attention for spans that several sequences share. A tile has 64 rows of any
-// sequences of a group, and wgmma computes them together: each key is read once for 64 rows, not once for the few rows
-// of each sequence.
+// sequences of a prefix group, and wgmma computes them together: each key is read once for 64 rows, not once for the
+// few rows of each sequence.
 #pragma once
 
 #include "kernels/cuda/span.hpp"

@@ -1,7 +1,7 @@
 // plugins/kernels/cuda/span_stage.cuh: loads a cache in int8 or E4M3 into the ring. One warp requests K8 and V8 with
-// their scales into slots of shared memory. Three other warps convert each slot to bf16 in a place of the ring
-// (docs/numerics.md, "A cache in int8 on CUDA", "A cache in FP8"). The warps that use the ring need not know which
-// cache it is.
+// their scales into the places of a stage in shared memory. Three other warps convert each place to bf16 in a place of
+// the ring (docs/numerics.md, "A cache in int8 on CUDA", "A cache in FP8"). The warps that use the ring need not know
+// which cache it is.
 #pragma once
 
 #include "kernels/cuda/fp8_rows.cuh"
@@ -13,74 +13,74 @@ namespace mortise::cuda::span {
 
 constexpr int kConverters = 96;  // threads
 
-template <int kHeadDim, int kNumSlots>
+template <int kHeadDim, int kNumPlaces>
 struct StageShape {
-  static constexpr int kChunks = 4, kSlots = kNumSlots, kSlotsOfAHalf = kSpanChunks / kChunks;
+  static constexpr int kChunks = 4, kPlaces = kNumPlaces, kPlacesOfAHalf = kSpanChunks / kChunks;
   static constexpr int kChunkBytes = CacheChunk<kHeadDim, SpanCache::kInt8>::kElements * 2;
-  static constexpr int kSlotBytes = kChunks * kChunkBytes, kBytes = kSlots * kSlotBytes;
-  static constexpr int kBarrierBytes = kSlots * (8 + 8 + 8);  // full, free, and the chunks that the slot holds
+  static constexpr int kPlaceBytes = kChunks * kChunkBytes, kBytes = kPlaces * kPlaceBytes;
+  static constexpr int kBarrierBytes = kPlaces * (8 + 8 + 8);  // full, free, and the chunks that the place holds
 };
 
-// The next slot of one side, and the parity of how often that side has passed all slots. One per thread; methods are
-// called by whole warps. Invariant: a slot is filled and emptied alternately.
+// The next place of one side, and the parity of how often that side has passed all places. One per thread; methods are
+// called by whole warps. Invariant: a place is filled and emptied alternately.
 template <typename Shape>
-class StageSlots {
+class StagePlaces {
  public:
-  __device__ StageSlots(std::uint32_t memory, std::uint32_t barriers) : memory_(memory), barriers_(barriers) {}
+  __device__ StagePlaces(std::uint32_t memory, std::uint32_t barriers) : memory_(memory), barriers_(barriers) {}
 
   // Initialises the barriers. One thread calls it, before any use.
   static __device__ void make(std::uint32_t barriers) {
-    for (int i = 0; i < Shape::kSlots; ++i) {
+    for (int i = 0; i < Shape::kPlaces; ++i) {
       make_barrier(barriers + 8 * i, 1);
-      make_barrier(barriers + 8 * (Shape::kSlots + i), kConverters);
+      make_barrier(barriers + 8 * (Shape::kPlaces + i), kConverters);
     }
     publish_barriers();
   }
 
  protected:
-  __device__ __forceinline__ std::uint32_t slot() const { return memory_ + slot_ * Shape::kSlotBytes; }
-  __device__ __forceinline__ std::uint32_t full_slot() const { return barriers_ + 8 * slot_; }
-  __device__ __forceinline__ std::uint32_t free_slot() const { return barriers_ + 8 * (Shape::kSlots + slot_); }
-  __device__ __forceinline__ std::uint32_t chunks_of_slot() const {
-    return barriers_ + 8 * (2 * Shape::kSlots + slot_);
+  __device__ __forceinline__ std::uint32_t place() const { return memory_ + place_ * Shape::kPlaceBytes; }
+  __device__ __forceinline__ std::uint32_t full_place() const { return barriers_ + 8 * place_; }
+  __device__ __forceinline__ std::uint32_t free_place() const { return barriers_ + 8 * (Shape::kPlaces + place_); }
+  __device__ __forceinline__ std::uint32_t chunks_of_place() const {
+    return barriers_ + 8 * (2 * Shape::kPlaces + place_);
   }
-  __device__ __forceinline__ void next_slot() {
-    if (++slot_ == Shape::kSlots) slot_ = 0, phase_ ^= 1;
+  __device__ __forceinline__ void next_place() {
+    if (++place_ == Shape::kPlaces) place_ = 0, phase_ ^= 1;
   }
   int phase_ = 0;
 
  private:
   const std::uint32_t memory_, barriers_;
-  int slot_ = 0;
+  int place_ = 0;
 };
 
 // The side of the warp that requests. It has the interface of a Ring, which serves a bf16 cache. Methods are called by
-// the whole warp. Invariant: a half takes kSlotsOfAHalf slots, even if no chunk of a slot is requested.
+// the whole warp. Invariant: a half takes kPlacesOfAHalf places, even if no chunk of a place is requested.
 template <int kHeadDim, typename Shape>
-class Stage : public StageSlots<Shape> {
+class Stage : public StagePlaces<Shape> {
  public:
-  using StageSlots<Shape>::StageSlots;
+  using StagePlaces<Shape>::StagePlaces;
 
   __device__ __forceinline__ void request(const Bf16Bits* from, int begin, int end, bool once = false,
                                           int more_bytes = 0) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
-    first_full_ = this->full_slot();
+    first_full_ = this->full_place();
 #pragma unroll
-    for (int part = 0; part < Shape::kSlotsOfAHalf; ++part) {
+    for (int part = 0; part < Shape::kPlacesOfAHalf; ++part) {
       const int first = part * Shape::kChunks;
       const int low = max(begin, first), high = max(low, min(end, first + Shape::kChunks));
-      wait_barrier(this->free_slot(), this->phase_ ^ 1);
+      wait_barrier(this->free_place(), this->phase_ ^ 1);
       if (lane == 0) {
-        store_word_at(this->chunks_of_slot(), static_cast<std::uint32_t>(low | high << 8));
-        expect_bytes(this->full_slot(), (high - low) * Shape::kChunkBytes + (part == 0 ? more_bytes : 0));
+        store_word_at(this->chunks_of_place(), static_cast<std::uint32_t>(low | high << 8));
+        expect_bytes(this->full_place(), (high - low) * Shape::kChunkBytes + (part == 0 ? more_bytes : 0));
       }
       __syncwarp();
       if (lane >= low && lane < high) {
-        const std::uint32_t to = this->slot() + (lane - first) * Shape::kChunkBytes;
-        once ? copy_bulk_once(to, from, Shape::kChunkBytes, this->full_slot())
-             : copy_bulk(to, from, Shape::kChunkBytes, this->full_slot());
+        const std::uint32_t to = this->place() + (lane - first) * Shape::kChunkBytes;
+        once ? copy_bulk_once(to, from, Shape::kChunkBytes, this->full_place())
+             : copy_bulk(to, from, Shape::kChunkBytes, this->full_place());
       }
-      this->next_slot();
+      this->next_place();
     }
   }
   __device__ __forceinline__ void advance() {}
@@ -89,12 +89,12 @@ class Stage : public StageSlots<Shape> {
   }
   // Tells the converters that no further half follows.
   __device__ __forceinline__ void finish() {
-    wait_barrier(this->free_slot(), this->phase_ ^ 1);
+    wait_barrier(this->free_place(), this->phase_ ^ 1);
     if (threadIdx.x % 32 == 0) {
-      store_word_at(this->chunks_of_slot(), kEnd);
-      arrive(this->full_slot());
+      store_word_at(this->chunks_of_place(), kEnd);
+      arrive(this->full_place());
     }
-    this->next_slot();
+    this->next_place();
   }
 
   static constexpr std::uint32_t kEnd = 1u << 16;
@@ -140,26 +140,26 @@ __device__ __forceinline__ uint2 widened(std::uint32_t bytes, float scale) {
 }
 
 // The side of the warps that convert. `thread`: 0 .. kConverters - 1. One per thread of these warps; methods are called
-// by whole warps. Invariant: each slot that was filled is freed once.
+// by whole warps. Invariant: each place that was filled is freed once.
 template <int kHeadDim, SpanCache kCache, typename Shape, typename ItsRing>
-class Converter : public StageSlots<Shape> {
+class Converter : public StagePlaces<Shape> {
  public:
   __device__ Converter(std::uint32_t memory, std::uint32_t barriers, ItsRing& ring, int thread)
-      : StageSlots<Shape>(memory, barriers), ring_(ring), thread_(thread) {}
+      : StagePlaces<Shape>(memory, barriers), ring_(ring), thread_(thread) {}
 
   // Returns false if the other side called finish().
   __device__ __forceinline__ bool convert_half() {
 #pragma unroll 1
-    for (int part = 0; part < Shape::kSlotsOfAHalf; ++part) {
-      wait_barrier(this->full_slot(), this->phase_);
-      const std::uint32_t chunks = load_word_at(this->chunks_of_slot());
+    for (int part = 0; part < Shape::kPlacesOfAHalf; ++part) {
+      wait_barrier(this->full_place(), this->phase_);
+      const std::uint32_t chunks = load_word_at(this->chunks_of_place());
       const bool ends = (chunks & Stage<kHeadDim, Shape>::kEnd) != 0;
       if (!ends) {
         if (part == 0) ring_.wait_free();
         convert(static_cast<int>(chunks & 0xffu), static_cast<int>(chunks >> 8), part * Shape::kChunks);
       }
-      arrive(this->free_slot());
-      this->next_slot();
+      arrive(this->free_place());
+      this->next_place();
       if (ends) return false;
     }
     publish_writes();
@@ -168,7 +168,7 @@ class Converter : public StageSlots<Shape> {
   }
 
  private:
-  // Converts chunks low .. high of a half, in a slot that begins with chunk `first`.
+  // Converts chunks low .. high of a half, in a place that begins with chunk `first`.
   __device__ __forceinline__ void convert(int low, int high, int first) const {
     constexpr int kUnits = kHeadDim / 16;  // of 16 numbers, in a row; a chunk has 16 rows
     const int end = (high - first) * kHeadDim;
@@ -176,7 +176,7 @@ class Converter : public StageSlots<Shape> {
 #pragma unroll 2
     for (int i = (low - first) * kHeadDim + thread_; i < end; i += kConverters) {
       const int chunk = i / kHeadDim, at = i % kHeadDim, row = at / kUnits, unit = at % kUnits;
-      const std::uint32_t from = this->slot() + chunk * Shape::kChunkBytes;
+      const std::uint32_t from = this->place() + chunk * Shape::kChunkBytes;
       const uint4 q = load_unit_at(from + at * 16);
       const float scale = __uint_as_float(load_word_at(from + 16 * kHeadDim + row * 4));
       const uint2 x = widened<kCache>(q.x, scale), y = widened<kCache>(q.y, scale), z = widened<kCache>(q.z, scale),

@@ -32,7 +32,7 @@ struct WarpgroupStats {
   float m[2], sum[2];
 };
 
-// O of a span is computed in passes of so many columns. For large heads a thread's registers have room for only some
+// O of a span is computed in passes of this many columns. For large heads a thread's registers have room for only some
 // columns beside the folded result.
 template <int kHeadDim>
 constexpr int kPassColumns = kHeadDim <= 128 ? kHeadDim : 64;

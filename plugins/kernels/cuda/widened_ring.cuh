@@ -21,7 +21,7 @@ struct WidenedBytes {
 
 // A place in the ring. `phase` is 0 after an even number of passes over the ring, otherwise 1. In shared memory:
 // weights of all places, x of all places, scales of all places, "full" barriers, "free" barriers. Products read whole
-// warpgroups of columns, so behind the last weights they read what is there; nobody uses these sums.
+// warpgroups of columns, so they also read the bytes that follow the last weights; nobody uses those sums.
 struct WidenedPlace {
   std::uint32_t memory;
   WidenedBytes bytes;

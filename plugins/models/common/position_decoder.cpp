@@ -48,13 +48,13 @@ PositionDecoder::Weights PositionDecoder::load_weights(const WeightLoader& loade
   const CheckpointTensor embedding = {prefix + names_.embedding, config_.vocab_size};
   Weights weights;
   weights.embedding = loader.embedding(embedding, config_.embedding_size, shared);
-  weights.positions = loader.embedding({prefix + names_.positions, config_.max_positions}, config_.hidden_size, false,
-                                       names_.skipped_positions);
+  weights.positions = loader.embedding({prefix + names_.positions, config_.max_positions}, config_.hidden_size,
+                                       /*also_head=*/false, names_.skipped_positions);
   if (projected()) {
     weights.project_in =
-        loader.linear({{prefix + names_.project_in, config_.hidden_size}}, config_.embedding_size, false);
-    weights.project_out =
-        loader.linear({{prefix + names_.project_out, config_.embedding_size}}, config_.hidden_size, false);
+        loader.linear({{prefix + names_.project_in, config_.hidden_size}}, config_.embedding_size, /*with_bias=*/false);
+    weights.project_out = loader.linear({{prefix + names_.project_out, config_.embedding_size}}, config_.hidden_size,
+                                        /*with_bias=*/false);
   }
   for (int32_t i = 0; i < config_.num_layers; ++i) {
     weights.layers.push_back(load_layer(loader, prefix + names_.layers + std::to_string(i) + "."));

@@ -10,7 +10,8 @@ namespace {
 constexpr int32_t kLeastSavedShare = 8;  // an eighth
 // A relative of the last group is preferred if the prefix that both share is at least this share of its tokens.
 constexpr int32_t kLeastRelatedShare = 4;  // a quarter
-// The mix is corrected if, of prompt or decode rows, the admitted share is below this part of the waiting share.
+// The mix is corrected if the admitted share of prompt rows, or of decode rows, is below this fraction of their share
+// among waiting requests.
 constexpr double kMixTolerance = 0.8;
 // The most requests that are examined for one choice, so that a plan's cost does not grow with the queue.
 constexpr int32_t kMostLookedAt = 64;

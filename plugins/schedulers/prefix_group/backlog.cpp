@@ -45,7 +45,7 @@ void Backlog::add(uint64_t id, std::span<const int32_t> tokens, int32_t max_new_
   request.max_new_tokens = max_new_tokens;
   request.num_unshared = std::max<int64_t>(1, request.num_tokens - tree.shared_with(tokens));
   request.share = max_new_tokens / static_cast<double>(max_new_tokens + request.num_unshared);
-  request.slot = living_.size();
+  request.index = living_.size();
   living_.push_back({id, &request, -1});
   request.node = tree.insert(tokens, request.ticket);
   of.waiting.emplace(request.ticket, &request);
@@ -88,7 +88,7 @@ void Backlog::end(uint64_t id) {
   leave_tree(*request);
   if (request->started()) std::erase(started_, request);
   pinned_.erase(id);
-  living_[request->slot].request = nullptr;
+  living_[request->index].request = nullptr;
   PriorityClass& of = *request->of;
   if (--of.num_requests == 0) classes_.erase(of.priority);
   requests_.erase(id);
@@ -114,7 +114,7 @@ void Backlog::pin_evicted(uint64_t id) {
 
 void Backlog::forget_ended() {
   std::erase_if(living_, [](const Living& living) { return living.request == nullptr; });
-  for (std::size_t slot = 0; slot < living_.size(); ++slot) living_[slot].request->slot = slot;
+  for (std::size_t index = 0; index < living_.size(); ++index) living_[index].request->index = index;
 }
 
 // Finds each request's index in the view. The view has the live requests in order of arrival, and may leave some out.

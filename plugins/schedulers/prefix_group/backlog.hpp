@@ -60,7 +60,7 @@ struct Request {
   int32_t max_new_tokens = 0;
   double share = 0;  // part of generated tokens in its rows
   int64_t num_unshared = 0;
-  std::size_t slot = 0;  // index into Backlog::living_
+  std::size_t index = 0;  // into Backlog::living_
   uint64_t rank = 0;     // in the order of starts; 0: it has not started
   uint64_t turn = 0;     // the turn in which it started
   uint64_t planned = 0;  // serial of the last plan that would start it
@@ -116,7 +116,7 @@ class Backlog {
   // added.
   void settle(const mortise_schedule_view& view, int64_t rows_per_turn);
   // Returns the request's index in the view of the last settle(); -1: the view left the request out.
-  int32_t view_index(const Request& request) const { return living_[request.slot].view_index; }
+  int32_t view_index(const Request& request) const { return living_[request.index].view_index; }
 
   Turn& propose_turn(PriorityClass& of, RequestTree& tree, NodeId node);
   void set_planned(std::vector<PlannedStart> planned) { planned_ = std::move(planned); }

@@ -8,8 +8,8 @@
 namespace mortise::prefix_group {
 namespace {
 
-// A turn is worth so many full steps: long enough for a group of hundreds, short enough that the next request does not
-// wait for minutes.
+// A turn is worth this many full steps: long enough for a group of hundreds, short enough that the next request does
+// not wait for minutes.
 constexpr int64_t kStepsPerTurn = 16;
 
 }  // namespace

@@ -67,7 +67,7 @@ class ProposerInstance {
     seen.ended_ids = ended.data();
     return table().observe(self(), &seen, &error);
   }
-  // Drafts of sequences at these positions, at most so many each.
+  // Drafts of sequences at these positions, at most most[i] for each.
   std::vector<Tokens> propose(std::vector<uint64_t> ids, std::vector<int64_t> positions, std::vector<int32_t> most) {
     const int32_t width = *std::max_element(most.begin(), most.end());
     Tokens tokens(ids.size() * static_cast<std::size_t>(width), -1), counts(ids.size(), -1);

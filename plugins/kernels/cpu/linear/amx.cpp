@@ -2,10 +2,10 @@
 // bytes; both are loaded in place.
 // - Up to 16 rows: one tile of x times four panels. The panels are streams that the hardware prefetches.
 // - More rows: two tiles of x (32 rows) times two panels, over all of K. Four tile loads feed four products, each with
-// its own accumulator. Columns are divided into
-//   chunks whose weights stay in the second-level cache. During the products the core finishes the pair of panels
-//   before (round, gate, store) and prefetches: weights of the next chunk, rows of x if there are many, and with up to
-//   32 rows the weights of the next pair. f32 sums without bias are stored from the tiles to y directly.
+//   its own accumulator. Columns are divided into chunks whose weights stay in the second-level cache. During the
+//   products the core finishes the preceding pair of panels (round, gate, store) and prefetches: weights of the next
+//   chunk, rows of x if there are many, and with up to 32 rows the weights of the next pair. f32 sums without bias are
+//   stored from the tiles to y directly.
 // Measured and slower: blocks along K (accumulator stores that miss the first-level cache stall the tile loads);
 // prefetching y; 32 rows as 16 rows twice, each times four panels.
 #include "kernels/cpu/amx/beside.hpp"
@@ -44,7 +44,7 @@ constexpr std::size_t tiles_of(std::size_t k) {
 // The tiles of up to 32 rows of x.
 struct TilesOfX {
   const char* first;
-  std::size_t row_stride;  // the last tile, padded with zeros, rows kRowBytes apart; null if K is a multiple of a tile
+  std::size_t row_stride;  // bytes between the rows of whole tiles
   const char* last;        // the tile that fills up K, rows kRowBytes apart; null if K is whole tiles
 };
 

@@ -22,7 +22,7 @@ constexpr std::size_t kRowsOfBothChains = 1;
 #endif
 constexpr std::size_t kTile = 32;        // elements of K in a depth tile
 constexpr std::size_t kBlockTiles = 8;   // depth tiles whose weights stay in the first-level cache for all rows
-constexpr std::size_t kChunkRows = 240;  // the accumulators of so many rows stay in the second-level cache
+constexpr std::size_t kChunkRows = 240;  // the accumulators of this many rows stay in the second-level cache
 
 constexpr std::size_t minimum(std::size_t a, std::size_t b) {
   return a < b ? a : b;

@@ -4,8 +4,10 @@
 //                                                           on AVX-512 each 64-byte line is 16 columns' (even, odd) k
 //   f32   [ceil(N/16)][ceil(K/32)][32 k][16 n]
 // Elements beyond N and K are zero.
+// Order: elements are independent.
 // Cost: memory bound, reads each row once.
-// Errors: none. Oracle: unpacking gives the matrix again (linear/linear_test.cpp).
+// Errors: none. Source: Intel SDM, TDPBF16PS (the B tile). Oracle: unpacking gives the matrix again
+// (linear/linear_test.cpp).
 #pragma once
 
 #include "kernels/cpu/types.hpp"

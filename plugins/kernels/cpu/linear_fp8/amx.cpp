@@ -15,7 +15,7 @@ constexpr std::size_t kTile = 32;  // elements of K in a depth tile
 constexpr std::size_t kTileRows = 16, kBlockRows = 2 * kTileRows;
 constexpr std::size_t kTileElements = 512, kRowBytes = 64;
 constexpr std::size_t kPair = 2 * kLanes;  // columns of y of two panels
-constexpr std::size_t kChunkRows = 256;    // the sums of so many rows stay in a cache
+constexpr std::size_t kChunkRows = 256;    // the sums of this many rows stay in a cache
 
 constexpr std::size_t minimum(std::size_t a, std::size_t b) {
   return a < b ? a : b;
@@ -73,7 +73,7 @@ TileOfX tile_of_x(const LinearArgs& args, std::size_t m, std::size_t rows, std::
   return {reinterpret_cast<const char*>(padded), kRowBytes};
 }
 
-// The products of a step with up to 32 rows. sums [32][kPair]; `adds`: to what they are.
+// The products of a step with up to 32 rows. sums [32][kPair]; `adds`: accumulate into sums; otherwise start from 0.
 template <int panels>
 void multiply(const LinearArgs& args, const Step& step, std::size_t first, std::size_t m, std::size_t rows, float* sums,
               bool adds) {
@@ -114,7 +114,7 @@ void multiply(const LinearArgs& args, const Step& step, std::size_t first, std::
   }
 }
 
-// acc = fma(d, scale, acc), or from 0. [rows][kPair]; acc may be d.
+// acc = fma(d, scale, acc). `adds`: accumulate into acc; otherwise start from 0. [rows][kPair]; acc may be d.
 template <int panels>
 void scale_sums(const Fp8Weight& weight, std::size_t column, std::size_t group, std::size_t rows, const float* d,
                 float* acc, bool adds) {

@@ -37,7 +37,7 @@ alignas(64) thread_local std::uint8_t unpacked_weights[kUnpackedBytes];
 void unpack(const std::uint8_t* packed, const std::uint8_t* zeros, std::size_t depth, std::uint8_t* out) {
   const I32x16 nibble = broadcast_i32(0x0f0f0f0f), sign = broadcast_i32(static_cast<std::int32_t>(0x80808080u));
   const I32x16 zero = mul_lo(load_u8(zeros), broadcast_i32(0x01010101));
-  // Bytes of 0 .. 15 with bit 7 set: a subtraction borrows nothing from the next byte. Bit 7 then says "not negative".
+  // Setting bit 7 first keeps a byte's subtraction from borrowing from the next byte; the xor restores the sign.
   const auto less_zero = [&](I32x16 quads) {
     const I32x16 raised = (quads | sign) - zero;
     return raised ^ sign;

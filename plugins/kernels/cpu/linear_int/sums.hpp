@@ -34,8 +34,8 @@ struct IntBlock {
   std::size_t fetch_end;          // weights up to this column are read for these rows only, and are prefetched
 };
 
-// -zero * sum of x in one add_products_i16: sum and zero are split at bit 7 into (zero, 128 zero) times (low, high) of
-// -sum. Exact: no group is longer than kMaxGroup, so -sum / 128 fits 16 bits.
+// -zero * sum of x as two 16-bit products, which are one add_products_i16: with -sum = 128 high + low, the result is
+// zero * low + (128 zero) * high. Exact: no group is longer than kMaxGroup, so `high` fits 16 bits.
 static_assert(kMaxGroup * 127 / 128 < 32768);
 MORTISE_INLINE std::int32_t minus_halves(std::int32_t sum_of_x) {
   return static_cast<std::int32_t>(static_cast<std::uint32_t>(-sum_of_x >> 7) << 16 |

@@ -1,6 +1,6 @@
-// The two products of a span on AMX, for class cpu-bf16/1. In a bf16 cache a group of K is loaded as a B tile in place.
+// The two products of a span on AMX, for class cpu-bf16/1. In a bf16 cache a key group is loaded as a B tile in place.
 // So is a tile of V, if its 32 tokens are contiguous. With blocks of 16 tokens V is copied to one tile, because two
-// tiles of half the depth would give other bits. In an int8 or E4M3 cache, groups of K and tiles of V are first
+// tiles of half the depth would give other bits. In an int8 or E4M3 cache, key groups and tiles of V are first
 // converted to bf16 in scratch.
 #include "kernels/cpu/span/dot.hpp"
 #include "kernels/cpu/span/tile_softmax.hpp"
@@ -128,7 +128,7 @@ MORTISE_INLINE void put_pairs(const E* even, const E* odd, Bf16* row) {
   store(reinterpret_cast<std::int32_t*>(row), shift_right<16>(bits(read(even))) | bits(read(odd)));
 }
 
-// A group of K as B tiles: in place, or converted in `room`.
+// A key group as B tiles: in place, or converted in `room`.
 const char* key_tiles(const Bf16* group, std::size_t, Bf16*) {
   return reinterpret_cast<const char*>(group);
 }
@@ -138,7 +138,7 @@ const char* key_tiles(const E* group, std::size_t depth, Bf16* room) {
   return reinterpret_cast<const char*>(room);
 }
 
-// The two groups of a depth tile of V as one B tile: in place if they are contiguous, otherwise in `room`.
+// The two key groups of a depth tile of V as one B tile: in place if they are contiguous, otherwise in `room`.
 const char* value_tile(const Bf16* const (&half)[2], std::size_t width, Bf16* room) {
   const std::size_t size = kKeyGroup * width;
   if (half[1] == half[0] + size) return reinterpret_cast<const char*>(half[0]);
@@ -162,7 +162,7 @@ struct TileProducts {
   using Stored = E;
   struct Tiles {
     std::size_t rows = 0;                    // the number of rows that the tiles are configured for
-    const char* keys[kSpan / kKeyGroup];     // B tiles of each group, contiguous
+    const char* keys[kSpan / kKeyGroup];     // B tiles of each key group, contiguous
     const char* values[kSpan / kTileDepth];  // a row of B tiles for each 32 keys
   };
 
@@ -194,7 +194,7 @@ struct TileProducts {
       Bf16* room = scratch.keys + group * kKeyGroup * depth;
       tiles.keys[group] = key_tiles(reader.keys(static_cast<std::int32_t>(group)), depth, room);
     }
-    // A block of 32 keys of which only half is seen needs a second group. Any group will do: its keys are masked.
+    // A block of 32 keys of which only half is seen needs a second key group. Any will do: its keys are masked.
     if (first % 2 != 0) tiles.keys[first - 1] = tiles.keys[first];
     if (end % 2 != 0) tiles.keys[end] = tiles.keys[end - 1];
   }

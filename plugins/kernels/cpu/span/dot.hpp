@@ -64,7 +64,7 @@ MORTISE_INLINE F32x16 chain(const float*, F32x16 a, F32x16 b, F32x16 c) {
 // and the odd vectors are loaded separately, because together they would exceed the registers of AVX2. T decides how
 // products are rounded.
 
-// K: pairs of neighbours along head_dim, for the sixteen keys of each group. A value; borrows K.
+// K: pairs of neighbours along head_dim, for the sixteen keys of each key group. A value; borrows K.
 template <class T, class E>
 struct KeyPairs {
   using Element = T;

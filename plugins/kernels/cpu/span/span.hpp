@@ -9,13 +9,13 @@
 // Order: each span gives a partial (maximum, sum, O) that depends on the row alone; partials merge from left to right.
 // So the bits of a row are the same in any unit.
 //
-// The KV cache of one block, one layer and one KV head; a group is 16 tokens, a pair two neighbours:
-//   K  [block_size / 16] groups of [key_depth / 2][16 tokens][2]   bf16: pairs along head_dim, zero from head_dim on
-//                               or [key_depth][16 tokens]          f32
-//   V  [block_size / 2][value_width][2]                            bf16: pairs of tokens
-//   or [block_size][value_width]                                   f32
-// and in int8 or E4M3, for models of either type, with the f32 scales of each token behind K and V:
-//   K  [block_size / 16] groups of [key_depth][16 tokens], V [block_size][value_width], scales of K and of V
+// The KV cache of one block, one layer and one KV head; a key group is 16 tokens, a pair two neighbours:
+//   K  [block_size / 16] key groups of [key_depth / 2][16 tokens][2]   bf16: pairs along head_dim, then zeros
+//                                   or [key_depth][16 tokens]          f32
+//   V  [block_size / 2][value_width][2]                                bf16: pairs of tokens
+//   or [block_size][value_width]                                       f32
+// and in int8 or E4M3, for models of either type, with the f32 scales of each token after K and V:
+//   K  [block_size / 16] key groups of [key_depth][16 tokens], V [block_size][value_width], scales of K and of V
 //   [block_size]
 // Blocks are contiguous, each [layer][KV head], so a block is copied with one memcpy. Both products read rows of 64
 // bytes, which AMX loads in place (bytes are converted first). V in the cache is always finite (docs/numerics.md, "What
@@ -33,7 +33,7 @@
 namespace mortise::cpu {
 
 constexpr std::int32_t kSpan = 256;      // keys in a span; part of the numerics id
-constexpr std::int32_t kKeyGroup = 16;   // tokens in a group
+constexpr std::int32_t kKeyGroup = 16;   // tokens in a key group
 constexpr std::int32_t kSpanRows = 32;   // the most rows times heads of a strip, computed at once: two AMX tiles
 constexpr std::int32_t kUnitRows = 128;  // the most rows times heads of a unit; they share prepared K and V
 constexpr std::int32_t kMaxHeadDim = 256;
@@ -43,7 +43,7 @@ struct KvLayout {
   std::int32_t num_layers, num_kv_heads, head_dim, block_size;
   std::int32_t key_depth;    // head_dim, rounded up to 32 but for f32
   std::int32_t value_width;  // head_dim, rounded up to 16
-  std::int32_t group_shift;  // log2 of the groups in a block
+  std::int32_t group_shift;  // log2 of the key groups in a block
   // In elements.
   std::size_t value_offset;                          // from a head's K to its V
   std::size_t key_scale_offset, value_scale_offset;  // from a head's K to its scales; for int8 and E4M3
@@ -128,7 +128,7 @@ struct SpanKernels {
   // Merges the prior partials and all spans in [first_span, end_span), which may be none, from left to right, and
   // writes `out`. REQUIRES: the rows see no other span.
   void (*attend)(const SpanUnit& unit, SpanScratch& scratch);
-  // Merges the same spans into one partial, which it writes. REQUIRES: the rows see no span before first_span.
+  // Folds the same spans into one partial, which it writes. REQUIRES: the rows see no span before first_span.
   void (*fold)(const SpanUnit& unit, SpanScratch& scratch);
   // Writes the partial of each span in [first_span, end_span).
   void (*partial)(const SpanUnit& unit, SpanScratch& scratch);

@@ -9,13 +9,13 @@
 namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE {
 namespace {
 
-// Locates the groups of a sequence in the cache. Group `group` has its tokens 16 * group .. 16 * group + 15. A value;
-// borrows the unit.
+// Locates the key groups of a sequence in the cache. Key group number `group` has the sixteen tokens from 16 * group
+// on. A value; borrows the unit.
 template <class E>
 struct Cache {
   const SpanUnit& unit;
   const KvLayout& layout;
-  std::int32_t num_groups;  // groups with at least one token of the sequence
+  std::int32_t num_groups;  // key groups with at least one token of the sequence
 
   explicit Cache(const SpanUnit& u) : unit(u), layout(*u.layout), num_groups((u.seq_len + kKeyGroup - 1) / kKeyGroup) {}
 
@@ -30,7 +30,7 @@ struct Cache {
   const E* values(std::int32_t group) const {
     return block_of(group) + layout.value_offset + group_in_block(group) * kKeyGroup * index(layout.value_width);
   }
-  // Return the scales of a group, which are one cache line.
+  // Return the scales of a key group, which are one cache line.
   const float* key_scales(std::int32_t group) const { return scales(group, layout.key_scale_offset); }
   const float* value_scales(std::int32_t group) const { return scales(group, layout.value_scale_offset); }
   const float* scales(std::int32_t group, std::size_t offset) const {
@@ -38,9 +38,10 @@ struct Cache {
   }
 };
 
-// Reads the groups of one span and prefetches. A decode unit reads each key once, from memory. While it computes scores
-// it prefetches V of the span; while it multiplies by V it prefetches K of the next span or unit. So memory never waits
-// for arithmetic. Invariant: the groups that it prefetches lie inside the next unit's keys. Used by one thread.
+// Reads the key groups of one span and prefetches. A decode unit reads each key once, from memory. While it computes
+// scores it prefetches V of the span; while it multiplies by V it prefetches K of the next span or unit. So memory
+// never waits for arithmetic. Invariant: the key groups that it prefetches lie inside the next unit's keys. Used by one
+// thread.
 template <class E>
 class SpanReader {
  public:
@@ -62,7 +63,7 @@ class SpanReader {
   void stop_fetching() { enabled_ = false; }
   const Cache<E>& cache() const { return cache_; }
   std::int32_t first_group() const { return first_; }
-  // Returns K of the span's group number `group`.
+  // Returns K of the span's key group number `group`.
   const E* keys(std::int32_t group) const { return cache_.keys(first_ + group); }
   void fetch_values(std::int32_t group) const {
     if (!enabled_) return;
@@ -92,11 +93,11 @@ class SpanReader {
   std::int32_t first_;
   bool enabled_ = true;
   Cache<E> next_;
-  std::int32_t next_begin_ = 0, next_end_ = 0;  // groups; empty
+  std::int32_t next_begin_ = 0, next_end_ = 0;  // key groups; empty
 };
 
-// Copies the scales of the groups that hold `keys` to scratch, in the order of the scores, since the groups' blocks are
-// scattered.
+// Copies the scales of the key groups that hold `keys` to scratch, in the order of the scores, since the groups' blocks
+// are scattered.
 template <class E>
 void gather_scales(const SpanReader<E>& reader, KeyRange keys, SpanScratch& scratch) {
   const std::int32_t first = reader.first_group();
@@ -107,15 +108,15 @@ void gather_scales(const SpanReader<E>& reader, KeyRange keys, SpanScratch& scra
   }
 }
 
-// The addresses of the two groups of each depth tile (32 keys) of V.
+// The addresses of the two key groups of each depth tile (32 keys) of V.
 template <class E>
 struct ValueTiles {
   const E* half[index(kSpan) / kTileDepth][2];
 };
 
-// Locates the depth tile of V whose first group is `group`. Slots from seq_len on may hold V of any token; there P = 0,
-// and V in the cache is finite (span/write.cpp). The sequence may have no block for the second group: then the first
-// one stands in for it.
+// Locates the depth tile of V whose first key group is `group`. Slots from seq_len on may hold V of any token: P is 0
+// there, and V in the cache is finite (span/write.cpp). The sequence may have no block for the second key group: then
+// the first one stands in for it.
 template <class E>
 void point_at_tile(const Cache<E>& cache, std::int32_t group, const E* (&half)[2]) {
   half[0] = cache.values(group);

@@ -129,14 +129,14 @@ struct Words<16> {
     return __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
   }
 };
-constexpr int kMostTokens = 16;  // fills whole cache lines of a group
+constexpr int kMostTokens = 16;  // fills whole cache lines of a key group
 #else
 constexpr int kMostTokens = 4;
 #endif
 
-// A transposition: the n words (pairs of elements) of a token become a column of the group, for n tokens `row_stride`
-// apart. Each step interleaves the words of rows that are n / 2 apart, which rotates the bits of (row, column) by one;
-// log2(n) steps exchange row and column.
+// A transposition: the n words (pairs of elements) of a token become a column of the key group, for n tokens
+// `row_stride` apart. Each step interleaves the words of rows that are n / 2 apart, which rotates the bits of (row,
+// column) by one; log2(n) steps exchange row and column.
 template <int n>
 MORTISE_INLINE void write_keys_square(const Bf16* k, std::ptrdiff_t row_stride, Bf16* keys) {
   typename Words<n>::Vector rows[n], steps[n];

@@ -45,8 +45,8 @@ struct Row {
           const int at = step + 8 * half + t;
           if (g == 0) a[2 * half] = q[at] | static_cast<std::uint32_t>(q[at + 1]) << 16;
           if (sees(key)) {
-            b[half] = element<kHeadDim>(args, row, false, key, at) | element<kHeadDim>(args, row, false, key, at + 1)
-                                                                         << 16;
+            b[half] = element<kHeadDim>(args, row, /*values=*/false, key, at) |
+                      element<kHeadDim>(args, row, /*values=*/false, key, at + 1) << 16;
           }
         }
         __syncwarp();
@@ -86,7 +86,7 @@ struct Row {
           if (n == kHeadDim / 8) {
             v = kOnes & 0xffffu;
           } else if (sees(start + at + i)) {
-            v = element<kHeadDim>(args, row, true, start + at + i, 8 * n + g);
+            v = element<kHeadDim>(args, row, /*values=*/true, start + at + i, 8 * n + g);
           }
           b[half] |= v << (16 * i);
         }

@@ -199,7 +199,7 @@ TEST(Cascade, EveryScheduleGivesTheRowsThatPagedGivesEachAlone) {
   }
 }
 
-// Members that decode behind a long prefix; on many threads it is cut, and on one folded.
+// Members that decode after a long prefix; on many threads it is cut, and on one folded.
 TEST(Cascade, ALongPrefixHasTheSameBitsOnAnyNumberOfThreads) {
   Config config;
   config.num_heads = 2;

@@ -16,7 +16,7 @@ struct Branch {
   int32_t from, tokens;
 };
 constexpr Branch kTree[] = {{-1, 0}, {0, 1024}, {0, 1024}, {0, 512}, {2, 1536}, {-1, 0}, {0, 64}, {4, 1792}};
-constexpr int32_t kOwn[] = {1600, 300, 700, 40, 350, 900, 1200, 33};  // tokens behind the prefix
+constexpr int32_t kOwn[] = {1600, 300, 700, 40, 350, 900, 1200, 33};  // tokens after the prefix
 
 void make_tree(Attention& attention, AbiRows& rows) {
   for (int32_t seq = 0; seq < 8; ++seq) {
@@ -115,7 +115,7 @@ AbiConfig windowed() {
 }
 AbiConfig wide() {
   AbiConfig config = plain();
-  config.num_heads = 20;  // in two parts for a tile of 16 rows
+  config.num_heads = 20;  // in two pieces for a tile of 16 rows
   config.num_kv_heads = 1;
   config.num_layers = 1;
   config.head_dim = 128;

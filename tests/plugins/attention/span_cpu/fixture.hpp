@@ -64,7 +64,7 @@ struct RowKey {
 // f32 values of what a row gave, [num_heads, head_dim].
 using Rows = std::map<RowKey, std::vector<float>>;
 
-// `count` next tokens of sequence `seq`, which begins behind its prefix; count 0 is a padding sequence of one row.
+// `count` next tokens of sequence `seq`, which begins after its prefix; count 0 is a padding sequence of one row.
 struct Run {
   int32_t seq, count;
 };

@@ -194,7 +194,7 @@ TEST(SpanPlan, SharedPrefixesCoverEveryRowHeadAndSpanOnce) {
   EXPECT_GT(num_cut, 5);
 }
 
-// 64 sequences that decode behind a common prefix.
+// 64 sequences that decode after a common prefix.
 Sequences sharing(int32_t members, int32_t shared, int32_t own, int32_t rows = 1) {
   Sequences s({{rows, shared + own}});
   for (int32_t i = 1; i < members; ++i) s.add(rows, shared + own, 0, shared);

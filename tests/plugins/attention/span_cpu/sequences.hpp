@@ -13,7 +13,7 @@ namespace mortise::test {
 struct Sequences {
   static constexpr int32_t kBlockSize = 16;
 
-  // Runs of so many rows at the end of so many tokens; length 0: padding.
+  // Runs of `rows` rows at the end of `length` tokens; length 0: padding.
   explicit Sequences(const std::vector<std::pair<int32_t, int32_t>>& rows_and_length) {
     for (const auto& [rows, length] : rows_and_length) add(rows, length);
   }

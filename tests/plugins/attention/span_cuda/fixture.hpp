@@ -62,7 +62,8 @@ class Attention {
 
   // Runs one batch through all layers and adds its rows to `rows`.
   void step(const std::vector<Piece>& pieces, AbiRows& rows);
-  // The same as a bucket of so many rows and sequences: eager, or captured once and replayed from then on.
+  // The same, padded to a bucket of kBucketRows rows and kBucketSeqs sequences: eager, or captured once and replayed
+  // from then on.
   enum class Bucket { kEager, kGraph };
   void bucket_step(const std::vector<Piece>& pieces, Bucket how, AbiRows& rows);
   // Forgets the last tokens, as after rejected drafts; what they wrote stays in the blocks.

@@ -67,7 +67,7 @@ class CudaNorm : public OnGpu {
     if (options.bias) args.bias = bias.get();
     args.eps = kEps;
     expect_ok((options.layer ? table().layer_norm : table().rms_norm)(gpu(), nullptr, &args, error()));
-    EXPECT_TRUE(same_bits(expected, xs.get()));  // the padding included: nothing is written behind a row
+    EXPECT_TRUE(same_bits(expected, xs.get()));  // the padding included: nothing is written past the end of a row
     EXPECT_TRUE(same_bits(expected_residual, rs.get()));
   }
 };

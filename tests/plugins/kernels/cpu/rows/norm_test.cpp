@@ -50,7 +50,7 @@ class KernelsNorm : public OnEachIsa {
                   with_bias ? bias.data() : nullptr, y.data(), stride, n, kEps},
          T{});
     SCOPED_TRACE(testing::Message() << "width " << n << " values " << static_cast<int>(values) << " layer " << layer);
-    EXPECT_TRUE(same_bits(x_expected, y));  // the padding included: nothing is written behind a row
+    EXPECT_TRUE(same_bits(x_expected, y));  // the padding included: nothing is written past the end of a row
     EXPECT_TRUE(same_bits(residual_expected, residual));
   }
 };

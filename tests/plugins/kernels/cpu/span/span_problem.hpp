@@ -26,7 +26,7 @@ struct SpanSet {
 // How the rows of a run become units.
 struct SpanCut {
   int rows;       // of a unit, at most
-  int spans;      // 0: one unit folds all; else partials of so many spans a unit, then merge
+  int spans;      // 0: one unit folds all; else partials of this many spans a unit, then merge
   unsigned seed;  // 0: as given; else every unit has random rows and spans up to these
 };
 
@@ -187,7 +187,7 @@ class SpanProblem {
       set.span->fold(unit, *scratch.data());
       unit.first_span = folded;
       unit.end_span = shared;
-      unit.seq_len = shared * kSpan;  // what is behind lies elsewhere
+      unit.seq_len = shared * kSpan;  // what comes after lies elsewhere
       unit.partials = {records.data() + stride + static_cast<std::ptrdiff_t>(first * floats), stride, shared - folded};
       set.span->partial(unit, *scratch.data());
     }

@@ -297,7 +297,7 @@ TYPED_TEST(KernelsSpan, AValueThatIsNotFiniteReachesTheGatheredRowsThatSeeItAlon
   }
 }
 
-// The slots behind a sequence's last token hold what an earlier sequence wrote there.
+// The slots after a sequence's last token hold what an earlier sequence wrote there.
 TYPED_TEST(KernelsSpan, WhatAnEarlierSequenceLeftChangesNoBit) {
   using T = typename TypeParam::Model;
   const SpanShape shape = {48, 2, 16, 320, 0};
@@ -322,7 +322,7 @@ TYPED_TEST(KernelsSpan, WhatAnEarlierSequenceLeftChangesNoBit) {
   }
 }
 
-// A row gives the same bits while the tokens behind it are not there yet.
+// A row gives the same bits while the tokens after it are not there yet.
 TYPED_TEST(KernelsSpan, LaterTokensDoNotChangeABit) {
   using T = typename TypeParam::Model;
   const SpanShape shape = {64, 2, 16, 320, 0};
