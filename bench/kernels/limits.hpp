@@ -14,11 +14,11 @@ namespace mortise::bench {
 // of the machine even while others use it.
 double fastest_round(std::size_t threads, double seconds, const std::function<void(std::size_t, std::size_t)>& body);
 
-// Both: the fastest of many short rounds.
+// Each returns the fastest of many short rounds.
 double memory_read_bytes_per_s(std::size_t threads);
-// Of the unit that the instruction set multiplies bf16 and f32 in: f32 FMA, on AMX the tiles.
+// The peak of the unit in which the instruction set multiplies bf16 and f32: f32 FMA, on AMX the tiles.
 double peak_flop_per_s(cpu::Isa isa, std::size_t threads);
-// Of 8-bit integers; 0 where the instruction set has no unit for them.
+// The peak for 8-bit integers; 0 where the instruction set has no unit for them.
 double peak_int8_per_s(cpu::Isa isa, std::size_t threads);
 
 }  // namespace mortise::bench

@@ -97,10 +97,10 @@ void run_prefill(cpu::Isa isa, std::size_t threads) {
     for (const std::size_t m : kPrefillRows) {
       const double least = peak == 0 ? 0 : 2.0 * static_cast<double>(m * s.n * s.k) / peak;
       const double bf16 = bench::measure_bf16(cpu::kernels(isa).linear_bf16.to_bf16, s, m, threads, kSeconds);
-      const double int8 = measure_prefill(kernels, s, m, threads, {8, kRow}, false);
-      const double rows = measure_prefill(kernels, s, m, threads, {8, kRow}, true);
-      const double of_128 = measure_prefill(kernels, s, m, threads, {4, 128}, false);
-      const double of_64 = measure_prefill(kernels, s, m, threads, {4, 64}, false);
+      const double int8 = measure_prefill(kernels, s, m, threads, {8, kRow}, /*rows_only=*/false);
+      const double rows = measure_prefill(kernels, s, m, threads, {8, kRow}, /*rows_only=*/true);
+      const double of_128 = measure_prefill(kernels, s, m, threads, {4, 128}, /*rows_only=*/false);
+      const double of_64 = measure_prefill(kernels, s, m, threads, {4, 64}, /*rows_only=*/false);
       char name[32];
       std::snprintf(name, sizeof name, "%zu x %zu", s.n, s.k);
       std::printf("%12s %6zu %10.1f %6.2f | %10.1f %6.2f %9.1f | %10.1f %6.2f | %10.1f %6.2f\n", name, m, bf16 * 1e6,

@@ -5,7 +5,6 @@
 // substrings, which end at more places. So the links of a text's last state are its suffixes, the longest first.
 // Each state knows how often it occurs and its favourite: the edge to the token that followed most often, of equals the
 // one that followed last.
-// Invariant: a state with edges has a favourite. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +12,7 @@
 
 namespace suffix {
 
+// Invariant: a state with edges has a favourite. Not thread-safe.
 class SuffixAutomaton {
  public:
   using State = int32_t;

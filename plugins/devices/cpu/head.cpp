@@ -93,7 +93,7 @@ SampleRow sample_row(const mortise_sample_args& args, const Matrix& logits, std:
   return row;
 }
 
-// The scratch of all threads, one after the other.
+// The scratch of all threads, one after the other. A value; borrows the device's scratch.
 class SampleMemory {
  public:
   SampleMemory(mortise_device& device, std::size_t vocab_size)

@@ -53,9 +53,9 @@ std::vector<Hierarchy> hierarchies(const fs::path& membership, const fs::path& m
     if (second == std::string::npos) continue;
     std::istringstream controllers(line.substr(first + 1, second - first - 1));
     const std::string control_group = line.substr(second + 1);
-    if (second == first + 1) found.push_back({mount, control_group, true});
+    if (second == first + 1) found.push_back({mount, control_group, /*version2=*/true});
     for (std::string name; std::getline(controllers, name, ',');) {
-      if (name == controller) found.push_back({mount / name, control_group, false});
+      if (name == controller) found.push_back({mount / name, control_group, /*version2=*/false});
     }
   }
   return found;

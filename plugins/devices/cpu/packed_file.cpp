@@ -77,7 +77,7 @@ std::vector<std::uint64_t> hashes_of(std::span<const std::byte> data, ThreadPool
   return hashes;
 }
 
-// Reads fields in order, never beyond the end.
+// Reads fields in order, never beyond the end. Invariant: left_ has not been read yet. Used by one thread.
 class Reader {
  public:
   explicit Reader(std::span<const std::byte> bytes) : left_(bytes) {}

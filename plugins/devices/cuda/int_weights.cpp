@@ -27,7 +27,8 @@ std::uint64_t round_up(std::uint64_t bytes) {
   return (bytes + 255) / 256 * 256;
 }
 
-// A whole weight in plain form (int_pack.hpp, fp8_pack.hpp) in device memory, until it is packed.
+// A whole weight in plain form (int_pack.hpp, fp8_pack.hpp) in device memory, until it is packed. Invariant:
+// memory_ has room for values, scales and zero points, each at a multiple of 256 bytes.
 class Plain {
  public:
   Plain(std::int64_t n, std::int64_t k, std::int64_t groups)

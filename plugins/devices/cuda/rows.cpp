@@ -61,13 +61,13 @@ mortise_status rms_norm(mortise_device* device, mortise_stream* stream, const mo
   return guard(error, "rms_norm", [&] {
     const auto in = known(args);
     if (in.bias != nullptr) invalid("rms_norm", "rms_norm has no bias, but one is given");
-    norm(device, stream, in, "rms_norm", false);
+    norm(device, stream, in, "rms_norm", /*layer=*/false);
   });
 }
 
 mortise_status layer_norm(mortise_device* device, mortise_stream* stream, const mortise_norm_args* args,
                           mortise_error* error) {
-  return guard(error, "layer_norm", [&] { norm(device, stream, known(args), "layer_norm", true); });
+  return guard(error, "layer_norm", [&] { norm(device, stream, known(args), "layer_norm", /*layer=*/true); });
 }
 
 mortise_status gated_activation(mortise_device* device, mortise_stream* stream, int32_t activation,

@@ -185,7 +185,7 @@ cudaError_t launch_head_reduce(const HeadReduceArgs& args, cudaStream_t stream) 
     if (wanted && error == cudaSuccess) error = launch_overlapped(kernel, grid, threads, 0, stream, arguments...);
   };
   then(args.max != nullptr && slices > 0, slice_kernel, all_slices, kThreads, args, partials);
-  then(true, merge_kernel, merge_blocks, kMergeThreads, args, partials);
+  then(/*wanted=*/true, merge_kernel, merge_blocks, kMergeThreads, args, partials);
   then(args.ranks != nullptr && slices > 0, rank_kernel, all_slices, kThreads, args);
   then(args.top_n > 0, top_kernel, rows, kSelectThreads, args, candidates);
   return error;

@@ -145,7 +145,8 @@ struct Fragments {
   }
 };
 
-// A warpgroup's tile of y: 64 columns times kTileRows rows.
+// A warpgroup's tile of y: 64 columns times kTileRows rows. One per thread; methods are called by the whole warpgroup.
+// Invariant: place_ is the place of the next chunk to take.
 template <bool kGrouped, int kTileRows, int kGroups>
 class Tile {
   using S = Shape<kGrouped, kTileRows, kGroups>;
@@ -181,7 +182,7 @@ class Tile {
   }
 
  private:
-  // Loads the fragments of the chunk at `place_`.
+  // Waits for the next place and loads its fragments.
   __device__ __forceinline__ void fetch(Fragments<kGrouped>& fragments) {
     wait_barrier(place_.full(), place_.phase);
     fragments.load(place_.panel(warp_ * 2));

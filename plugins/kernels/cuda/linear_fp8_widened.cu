@@ -148,7 +148,8 @@ __device__ __forceinline__ void feed_rows(const WidenedArgs& args, WidenedPlace 
   }
 }
 
-// A warpgroup's part of a tile of y.
+// A warpgroup's columns of a tile of y. One per thread; methods are called by the whole warpgroup. Invariant: place_ is
+// the place of the next chunk to take.
 template <bool kGrouped, int kRowTiles>
 class Multiplier {
  public:
@@ -344,7 +345,7 @@ cudaError_t launch_linear_fp8_widened(const LinearFp8Args& args, cudaStream_t st
 cudaError_t prepare_fp8_widened_kernels() {
   // Products read whole warpgroups of columns: up to (kWarpgroupPanels - 1) panels past the last weights. Even with the
   // largest tiles the area of x, which follows the weights, is longer than that.
-  constexpr int kFewest = (kSharedBytes - kWidenedBarrierBytes) / place_bytes(true, kMostPanels, 4).all();
+  constexpr int kFewest = (kSharedBytes - kWidenedBarrierBytes) / place_bytes(/*grouped=*/true, kMostPanels, 4).all();
   static_assert(kFewest >= 4 && kFewest * 2 * half_bytes(1) >= (kWarpgroupPanels - 1) * kPanelBytes);
   for (const bool grouped : {false, true}) {
     for (const int row_tiles : {1, 2, 4}) {

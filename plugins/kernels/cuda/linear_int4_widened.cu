@@ -142,7 +142,8 @@ __device__ __forceinline__ void feed_rows(const WidenedArgs& args, WidenedPlace 
   }
 }
 
-// A warpgroup's part of a tile of y.
+// A warpgroup's columns of a tile of y. One per thread; methods are called by the whole warpgroup. Invariant: place_ is
+// the place of the next chunk to take.
 template <int kSets, int kRowTiles>
 class Multiplier {
   static constexpr int kSteps = kIntSteps / kSets;     // in a set

@@ -64,6 +64,7 @@ constexpr int kLargest = (kWarps + 1) / 2 * 2;  // followed by barriers, at mult
 constexpr std::int32_t kBarrierBytes = 16 + kLargest * 4 + 8 + kWarps * kMostPlaces * 8;
 
 // The pieces of a warp in the order of their use: every team-th piece of a tile, tile after tile. Used by one lane.
+// Invariant: tile_ and chunk_ name the next piece.
 template <int kPieceChunks>
 class Pieces {
  public:

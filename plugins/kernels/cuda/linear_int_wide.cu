@@ -157,7 +157,8 @@ struct Fragments {
   }
 };
 
-// A warpgroup's tile of y: 64 columns times kTileRows rows.
+// A warpgroup's tile of y: 64 columns times kTileRows rows. One per thread; methods are called by the whole warpgroup.
+// Invariant: place_ is the place of the next chunk to take.
 template <int kBits, int kSets, int kTileRows, int kGroups>
 class Tile {
   using S = Shape<kBits, kSets, kTileRows, kGroups>;

@@ -56,7 +56,8 @@ __host__ __device__ constexpr std::int32_t bytes_beside_rings(std::int64_t m, st
   return bytes_of_x(m, k) + 8 + kWarps * kMostPlaces * 8;
 }
 
-// The pieces of a warp's tiles in the order of their use. Used by one lane.
+// The pieces of a warp's tiles in the order of their use. Used by one lane. Invariant: tile_ and depth_ name the next
+// piece.
 class Pieces {
  public:
   __device__ Pieces(const StreamArgs& args, int first_tile, int tiles, int stride)
@@ -160,7 +161,7 @@ __global__ void __launch_bounds__(kThreads, 1) stream_kernel(const __grid_consta
     piece = place.piece() + row;
     place.advance();
   };
-  // Fragments are loaded one group ahead of the products, also across pieces.
+  // Fragments (of kGroup instructions) are loaded one ahead of the products, also across pieces.
   Fragments fragments[2];
   wait_for_piece();
   fragments[0].load(piece, unit, x, x_step, 0);

@@ -65,14 +65,14 @@ class OwnFeeder {
       } else {
         load_block();
       }
-      ring_.request(from, chunks.begin, chunks.end, true, first ? num_rows * kHeadDim * 2 : 0);
+      ring_.request(from, chunks.begin, chunks.end, /*once=*/true, first ? num_rows * kHeadDim * 2 : 0);
       if (first && lane_ < num_rows) {
         const int token = lane_ / run.num_heads, head = lane_ - token * run.num_heads;
         const Bf16Bits* q = args_.q + (run.row + token) * args_.q_row_stride + (run.head + head) * args_.q_head_stride;
         copy_bulk(tile + lane_ * Shape::kRowBytes, q, kHeadDim * 2, ring_.full());
       }
       ring_.advance();
-      ring_.request(from + Chunk::offset(args_.layout.block_size), chunks.begin, chunks.end, true);
+      ring_.request(from + Chunk::offset(args_.layout.block_size), chunks.begin, chunks.end, /*once=*/true);
       ring_.advance();
     }
   }

@@ -186,7 +186,8 @@ __device__ __forceinline__ void prepare_tiles(const SpanArgs& args, const SpanRu
   }
 }
 
-// Computes 64 rows of the tile. One per thread of a warpgroup; methods are called by the whole warpgroup.
+// Computes 64 rows of the tile. One per thread of a warpgroup; methods are called by the whole warpgroup. Invariant:
+// each half of the run is taken from the ring once.
 template <int kHeadDim, SpanCache kCache>
 class Rows {
  public:

@@ -57,7 +57,7 @@ class DraftRunner {
   mortise_runner* runner_ = nullptr;
   std::set<std::uint64_t> known_;  // sequences whose tokens the runner has
 
-  // Of the current step; members to reuse their memory.
+  // Used by the current step only; members, so that their memory is reused.
   std::vector<std::uint64_t> ids_, keys_;
   std::vector<float> temperatures_, top_ps_, min_ps_;
   std::vector<std::int32_t> top_ks_;

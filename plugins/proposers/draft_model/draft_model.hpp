@@ -43,7 +43,7 @@ class DraftModel {
   const std::int32_t branches_;
   std::size_t vocab_size_ = 0, target_vocab_size_ = 0;
 
-  // Of the current proposal; members to reuse their memory.
+  // Used by the current proposal only; members, so that their memory is reused.
   std::vector<Branch> growing_;
   std::vector<std::uint64_t> forks_, origins_;
   std::vector<std::int32_t> fork_tokens_;

@@ -26,7 +26,7 @@ Weights load_weights(const Config& config, const WeightFormat& format, DeviceRef
     weights.proj.push_back(loader.scaled_matrix({name("proj", i, ".weight"), inner}, columns, factor));
   }
   for (int32_t i = 0; i < num_own; ++i) {
-    weights.emb.push_back(loader.embedding({name("emb", i, ".weight"), config.vocab_size}, inner, false));
+    weights.emb.push_back(loader.embedding({name("emb", i, ".weight"), config.vocab_size}, inner, /*also_head=*/false));
     weights.norm.push_back(loader.vector({name("ln", i, ".weight"), inner}));
     weights.bias.push_back(loader.values(name("ln", i, ".bias"), {&inner, 1}));
     weights.head.push_back(loader.head({name("head", i, ".weight"), config.vocab_size}, inner));

@@ -51,7 +51,7 @@ class Oracle {
   int32_t vocab_size_ = 0;
   std::unordered_map<uint64_t, Sequence> sequences_;
 
-  // Of the current proposal; members to reuse their memory.
+  // Used by the current proposal only; members, so that their memory is reused.
   std::vector<Growing> growing_;
   std::vector<uint64_t> ids_;
   std::vector<int32_t> begins_, offsets_, tokens_;

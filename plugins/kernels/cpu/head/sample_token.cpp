@@ -69,7 +69,7 @@ std::int32_t first_equal(const float* x, std::size_t n, float value) {
 }
 
 // Keeps the arg max of logit + noise over the offered tokens; the lowest id wins ties. The order of the offers does not
-// matter.
+// matter. Invariant: id_ is the best token offered so far. Used by one thread.
 class Draw {
  public:
   Draw(std::uint64_t key, std::uint64_t position) : key_(key), position_(position) {}

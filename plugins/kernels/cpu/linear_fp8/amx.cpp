@@ -159,7 +159,7 @@ void multiply_panels(const LinearFp8Args& args, std::size_t m, std::size_t rows,
       if (grouped) scale_sums<panels>(weight, column, t / kFp8StepTiles, count, d, sums, t > 0);
     }
   }
-  if (!grouped) scale_sums<panels>(weight, column, 0, rows, acc, acc, false);
+  if (!grouped) scale_sums<panels>(weight, column, 0, rows, acc, acc, /*adds=*/false);
   finish<Y>(args, m, rows, column, panels, acc);
 }
 

@@ -53,7 +53,7 @@ void multiply_panels(const LinearFp8Args& args, std::size_t m0, std::size_t rows
     multiply_rows<W, panels>(x + t * kTile, x_stride, rows, w, kStride, count, d);
     if (grouped) scale_sums<panels>(weight, column, t / kFp8StepTiles, rows, d, acc, t > 0);
   }
-  if (!grouped) scale_sums<panels>(weight, column, 0, rows, d, acc, false);
+  if (!grouped) scale_sums<panels>(weight, column, 0, rows, d, acc, /*adds=*/false);
 }
 
 template <class W, class Y>

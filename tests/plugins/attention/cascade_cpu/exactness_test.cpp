@@ -175,7 +175,7 @@ TEST(Cascade, EveryScheduleGivesTheRowsThatPagedGivesEachAlone) {
     alone.isa = isas().back();
     for (const auto& [seq, length] : lengths) {
       Attention attention(alone);
-      // Of a sequence that begins with another's blocks, those first.
+      // If a sequence begins with another's blocks, the other one runs first.
       std::vector<int32_t> chain = {seq};
       while (config.prefixes.contains(chain.back())) chain.push_back(config.prefixes[chain.back()].seq);
       for (auto at = chain.rbegin(); at != chain.rend(); ++at) {

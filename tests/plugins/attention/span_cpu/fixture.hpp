@@ -81,14 +81,14 @@ class Attention {
   int32_t length(int32_t seq) { return sequence(seq).length; }
   // Forgets the last tokens, as after rejected drafts; what they wrote stays in the blocks.
   void roll_back(int32_t seq, int32_t length) { sequence(seq).length = length; }
-  // Its blocks are free, and the next that are taken.
+  // Frees its blocks, which are the next ones to be taken.
   void end(int32_t seq);
   // Copies all blocks of `from` to blocks of the new sequence `to`.
   void fork(int32_t from, int32_t to);
   // From now on the tokens of `seq` are those of `other`, and its rows are reported under that name.
   void alias(int32_t seq, int32_t other) { names_[seq] = other; }
 
-  // Of all steps: what their units read of the cache.
+  // The bytes of the cache that the units of all steps have read.
   uint64_t kv_bytes_read() const { return kv_bytes_read_; }
 
   const Config& config() const { return config_; }

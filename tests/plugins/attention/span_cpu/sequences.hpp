@@ -37,7 +37,7 @@ struct Sequences {
     return static_cast<int32_t>(end - cu_seqlens_q.begin()) - 1;
   }
 
-  // Of the arrays here, with its prefix groups.
+  // The batch of these sequences, with its prefix groups.
   mortise_batch batch() {
     mortise_batch batch{};
     batch.struct_size = sizeof batch;

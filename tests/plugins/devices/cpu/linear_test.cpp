@@ -26,7 +26,7 @@ std::vector<float> reference_product(const std::vector<float>& x, const std::vec
   return y;
 }
 
-// Of products of one shape in both types.
+// The operands of products of one shape in both types.
 struct Operands {
   Operands(Device& device, std::mt19937& rng, Shape s)
       : bias(random_values<float>(rng, s.n)),

@@ -113,7 +113,7 @@ World::World(const Config& config)
   device_table_ = table_;
 }
 
-// Of a cache in bytes the reference gets K and V as they are read back.
+// If the cache is in bytes, the reference gets K and V as they are read back.
 void World::upload() {
   if (config_.cache == cuda::SpanCache::kBf16) {
     kv_ = host_kv_;

@@ -15,7 +15,7 @@ inline nlohmann::json with(nlohmann::json config, const char* key, const nlohman
   return config;
 }
 
-// Of `parse_config`, a function that takes the file's text:
+// What `parse_config`, a function that takes the file's text, says of wrong configurations:
 //   using Refused = test::ConfigRefusals<parse_config>;
 template <auto parse_config>
 struct ConfigRefusals {

@@ -61,7 +61,7 @@ float larger(float a, float b) {
   return flushed(a > b ? a : b);
 }
 
-// Of the low halves, signed.
+// The product of the low halves, signed.
 std::uint32_t product_i16(std::uint32_t a, std::uint32_t b) {
   return static_cast<std::uint32_t>(static_cast<std::int16_t>(a) * static_cast<std::int16_t>(b));
 }
