@@ -1,4 +1,4 @@
-// head_bench: what a score costs that is not prefill, kernel by kernel: 2048 rows through a head of 32000 x 768 (class
+// head_bench: the cost of a score beside prefill, kernel by kernel: 2048 rows through a head of 32000 x 768 (class
 // cpu-bf16/1) in slices of the vocabulary, each thread half of the rows.
 // usage: head_bench [isa ...]   (without: all that the machine has but portable)
 //   products     of all slices, logits `row bytes` apart; `ahead`: a slice asks for the weights of the next one
