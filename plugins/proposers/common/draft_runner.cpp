@@ -32,7 +32,10 @@ void DraftRunner::open(std::int32_t max_forks) {
 
 void DraftRunner::observe(const mortise_observation& seen) {
   end({seen.ended_ids, static_cast<std::size_t>(seen.num_ended)});
-  for (std::int32_t i = 0; i < seen.num_ended; ++i) known_.erase(seen.ended_ids[i]);
+  for (std::int32_t i = 0; i < seen.num_ended; ++i) {
+    known_.erase(seen.ended_ids[i]);
+    drafted_.erase(seen.ended_ids[i]);
+  }
   auto tokens = sized<mortise_runner_tokens>();
   tokens.num_seqs = seen.num_seqs;
   tokens.seq_ids = seen.seq_ids;
@@ -40,7 +43,25 @@ void DraftRunner::observe(const mortise_observation& seen) {
   tokens.offsets = seen.token_offsets;
   tokens.tokens = seen.tokens;
   update(tokens);
-  known_.insert(seen.seq_ids, seen.seq_ids + seen.num_seqs);
+  for (std::int32_t i = 0; i < seen.num_seqs; ++i) {
+    known_[seen.seq_ids[i]] = seen.first_positions[i] + seen.token_offsets[i + 1] - seen.token_offsets[i];
+    drafted_.erase(seen.seq_ids[i]);  // its new tokens have replaced them
+  }
+}
+
+void DraftRunner::drop_drafts() {
+  if (drafted_.empty()) return;
+  const std::vector<std::uint64_t> ids(drafted_.begin(), drafted_.end());
+  const std::vector<std::int32_t> no_tokens(ids.size() + 1, 0);
+  std::vector<std::int32_t> begins;
+  for (const std::uint64_t id : ids) begins.push_back(known_.at(id));
+  auto tokens = sized<mortise_runner_tokens>();
+  tokens.num_seqs = static_cast<std::int32_t>(ids.size());
+  tokens.seq_ids = ids.data();
+  tokens.begins = begins.data();
+  tokens.offsets = no_tokens.data();
+  update(tokens);
+  drafted_.clear();
 }
 
 void DraftRunner::clear_step() {
@@ -72,6 +93,9 @@ mortise_runner_step DraftRunner::step_of_all() const {
 }
 
 void DraftRunner::run(const mortise_runner_step& step) {
+  for (std::int32_t i = 0; i < step.num_seqs; ++i) {
+    if (knows(step.seq_ids[i])) drafted_.insert(step.seq_ids[i]);  // a step that fails may have drawn, too
+  }
   mortise_error error = make_error();
   check_runner(runners_->step(runner_, &step, &error), error);
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <set>
 #include <span>
 #include <string>
@@ -15,7 +16,8 @@
 
 namespace mortise::proposers {
 
-// Invariant: known_ has the sequences whose tokens the runner has. Not thread-safe: the host makes one call at a time.
+// Invariant: known_ has the sequences whose tokens the runner has; beyond those tokens the runner has drafts only. Not
+// thread-safe: the host makes one call at a time.
 class DraftRunner {
  public:
   // `path` and `options` as in mortise_runner_open_args.
@@ -30,6 +32,8 @@ class DraftRunner {
 
   // Drops ended sequences and passes new tokens to the runner.
   void observe(const mortise_observation& seen);
+  // Drops the drafts of an earlier proposal that no observation has followed. Call it at the beginning of a proposal.
+  void drop_drafts();
   bool knows(std::uint64_t seq_id) const { return known_.contains(seq_id); }
   std::uint64_t num_sequences() const { return known_.size(); }
 
@@ -42,6 +46,7 @@ class DraftRunner {
     return step_of_all();
   }
   void run(const mortise_runner_step& step);
+  // Replaces tokens behind those that were observed.
   void update(const mortise_runner_tokens& tokens);
   void fork(const mortise_runner_forks& forks);
   void end(std::span<const std::uint64_t> seq_ids);
@@ -55,7 +60,8 @@ class DraftRunner {
   const std::string path_, options_;
   const mortise_runner_table* runners_ = nullptr;
   mortise_runner* runner_ = nullptr;
-  std::set<std::uint64_t> known_;  // sequences whose tokens the runner has
+  std::map<std::uint64_t, std::int32_t> known_;  // sequences, and how many tokens of each were observed
+  std::set<std::uint64_t> drafted_;              // those of them that may have drafts in the runner
 
   // Used by the current step only; members, so that their memory is reused.
   std::vector<std::uint64_t> ids_, keys_;

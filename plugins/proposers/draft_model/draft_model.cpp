@@ -28,6 +28,7 @@ void DraftModel::bind(const mortise_proposer_bind_args& args) {
 // Each pass of the runner adds one draft to all branches of all sequences.
 void DraftModel::propose(const mortise_proposal_args& args) {
   end_forks();  // forks of a failed proposal
+  runner_.drop_drafts();
   growing_.clear();
   for (std::int32_t i = 0; i < args.num_seqs; ++i) {
     args.num_drafts[i] = 0;

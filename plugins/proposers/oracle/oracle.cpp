@@ -67,6 +67,7 @@ int32_t Oracle::draft(std::size_t text, std::size_t position) const {
 // Adds one draft to all sequences, then the next, as a draft model does.
 void Oracle::propose(const mortise_proposal_args& args) {
   begin(args);
+  if (model_) model_->drop_drafts();
   for (int32_t depth = 0; !growing_.empty(); ++depth) {
     if (model_) run_model(args);
     for (const Growing& one : growing_) {
