@@ -15,6 +15,8 @@
 #include <cstring>
 #include <fstream>
 
+#include "conformance/held_signals.hpp"
+#include "conformance/stray_processes.hpp"
 #include "file_descriptor.hpp"
 #include "loader/running_calls.hpp"
 
@@ -60,21 +62,32 @@ class SharedMemory {
   Page* page_;
 };
 
-[[noreturn]] void run_child(Page& page, int output, const std::function<std::string()>& work) {
+[[noreturn]] void run_child(Page& page, int output, pid_t parent, const std::function<std::string()>& work) {
+  const pid_t self = ::getpid();
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  ::setpgid(0, 0);
+  if (::getppid() != parent) ::_exit(0);  // it has ended already, and no signal will come
+  ::setpgid(0, 0);  // Ctrl-C is for the parent, which then ends this process
+  adopt_orphans();
+  HeldSignals::let_through();
   for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTERM, SIGINT}) ::signal(signal, SIG_DFL);
   ::dup2(::open("/dev/null", O_RDONLY | O_CLOEXEC), STDIN_FILENO);
   ::dup2(output, STDOUT_FILENO);
   ::dup2(output, STDERR_FILENO);
   record_calls(page.call);
+  Outcome outcome = Outcome::kPassed;
+  std::string text;
   try {
-    page.end(Outcome::kPassed, work());
+    text = work();
   } catch (const NotApplicable& reason) {
-    page.end(Outcome::kNotApplicable, reason.what());
+    outcome = Outcome::kNotApplicable;
+    text = reason.what();
   } catch (const std::exception& error) {
-    page.end(Outcome::kFailed, error.what());
+    outcome = Outcome::kFailed;
+    text = error.what();
   }
+  // A plugin that forks and returns in both processes brings a second one here. The result is the first one's.
+  if (::getpid() != self) ::_exit(0);
+  page.end(outcome, text);
   std::fflush(nullptr);
   ::_exit(0);  // without destructors: the plugin's could do anything
 }
@@ -104,27 +117,27 @@ std::string last_line(int file) {
   return plugin_text(all.substr(at == std::string::npos ? 0 : at + 1).c_str(), 400);
 }
 
-// Waits for the child's end. Returns why it was ended, or nothing.
+// Waits for the child's end. Returns why it was ended, or nothing. Throws an Error if a signal asks this process to
+// end.
 std::string wait_for(pid_t child, const RunLimits& limits, const Page& page, int& status) {
   const auto end = Clock::now() + limits.time;
   const FileDescriptor handle(static_cast<int>(::syscall(SYS_pidfd_open, child, 0)));
-  std::string why;
   for (;;) {
     pollfd ended = {handle.get(), POLLIN, 0};
     ::poll(&ended, 1, kPollMilliseconds);
-    if (::waitpid(child, &status, WNOHANG) == child) break;
+    if (::waitpid(child, &status, WNOHANG) == child) return "";
+    std::string why;
     if (Clock::now() > end)
       why = fmt::format("does not end within {} s, {}", limits.time.count(), last_call(page.call));
     const std::uint64_t bytes = resident_bytes(child);
     if (bytes > limits.bytes) why = fmt::format("uses {} MiB of memory, {}", bytes >> 20, last_call(page.call));
-    if (why.empty()) continue;
-    ::kill(-child, SIGKILL);
+    const std::string signal = HeldSignals::take();
+    if (why.empty() && signal.empty()) continue;
     ::kill(child, SIGKILL);
     ::waitpid(child, &status, 0);
-    break;
+    if (signal.empty()) return why;
+    throw Error(fmt::format("interrupted by {}", signal));
   }
-  ::kill(-child, SIGKILL);  // what the plugin may have started
-  return why;
 }
 
 }  // namespace
@@ -133,12 +146,15 @@ CaseResult run_in_child(const RunLimits& limits, const std::function<std::string
   SharedMemory page;
   const FileDescriptor output(::memfd_create("mortise-case-output", MFD_CLOEXEC));
   std::fflush(nullptr);
+  const HeldSignals held;
+  StrayProcesses strays;  // destroyed before a held signal can end this process
   const auto begin = Clock::now();
-  const pid_t child = ::fork();
+  const pid_t parent = ::getpid(), child = ::fork();
   if (child < 0) fail("no process for a case: {}", std::strerror(errno));
-  if (child == 0) run_child(*page, output.get(), work);
+  if (child == 0) run_child(*page, output.get(), parent, work);
   int status = 0;
   const std::string why = wait_for(child, limits, *page, status);
+  const std::string left = strays.end_all();
   CaseResult result;
   result.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   result.output = last_line(output.get());
@@ -150,8 +166,8 @@ CaseResult run_in_child(const RunLimits& limits, const std::function<std::string
   } else if (!page->has_ended || page->call.runs) {
     result.text = fmt::format("ends the process with exit code {}, {}", WEXITSTATUS(status), last_call(page->call));
   } else {
-    result.outcome = page->outcome;
-    result.text = page->text;
+    result.outcome = left.empty() ? page->outcome.load() : Outcome::kFailed;
+    result.text = left.empty() || page->outcome == Outcome::kFailed ? page->text : left;
   }
   return result;
 }

@@ -26,7 +26,9 @@ struct RunLimits {
   std::uint64_t bytes = std::uint64_t{4} << 30;  // resident
 };
 
-// Runs `work` in a child. It returns a text, or throws as a case does. REQUIRES: this process has one thread.
+// Runs `work` in a child. It returns a text, or throws as a case does. Processes that the child leaves behind are
+// ended, and the case fails. Throws an Error, when nothing of the case runs any more, if this process gets SIGINT,
+// SIGTERM or SIGHUP meanwhile. REQUIRES: this process has one thread.
 CaseResult run_in_child(const RunLimits& limits, const std::function<std::string()>& work);
 
 // Runs one case of one component; `component` is empty for a case of the file.

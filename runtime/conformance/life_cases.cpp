@@ -10,6 +10,7 @@
 
 #include "conformance/behaviour.hpp"
 #include "conformance/device_buffer.hpp"
+#include "conformance/stray_processes.hpp"
 #include "conformance/subject.hpp"
 #include "mortise/ext/sequences.h"
 #include "mortise/struct_sizes.h"
@@ -105,6 +106,7 @@ void leaves_no_threads_or_files(Subject& subject) {
   subject.setup();  // what the host itself opens for the part is there before
   const bool may_have_threads = subject.component().kind == PartKind::kDevice;  // its thread pool
   std::size_t threads = count_entries("/proc/self/task"), files = count_entries("/proc/self/fd");
+  const std::set<pid_t> processes = child_processes();
   for (int i = 0; i < 3; ++i) {
     const auto part = subject.make_active();
     const std::size_t now = count_entries("/proc/self/task");
@@ -118,6 +120,7 @@ void leaves_no_threads_or_files(Subject& subject) {
   }
   expect(count_entries("/proc/self/task") <= threads, "threads still run after destroy");
   expect(count_entries("/proc/self/fd") <= files, "files are still open after destroy");
+  expect(child_processes() == processes, "a process that it has started is left after destroy");
 }
 
 void survives_without_host_memory(Subject& subject) {
@@ -174,7 +177,7 @@ constexpr Case kCases[] = {
     {"life.sizes", "activate accepts small sizes, and refuses sizes only for lack of memory.", kOfAll, takes_any_sizes},
     {"life.memory", "Creating and destroying instances does not use more and more memory.", kOfAll,
      memory_does_not_grow},
-    {"life.threads", "An instance starts no threads, and leaves no thread and no open file behind.", kOfAll,
+    {"life.threads", "An instance starts no threads, and leaves no thread, no open file and no process behind.", kOfAll,
      leaves_no_threads_or_files},
     {"life.no_memory", "When the host has no memory, calls fail with RESOURCE_EXHAUSTED and nothing leaks.", kOfAll,
      survives_without_host_memory},

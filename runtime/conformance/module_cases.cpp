@@ -11,6 +11,7 @@
 #include <set>
 
 #include "conformance/guarded_memory.hpp"
+#include "conformance/stray_processes.hpp"
 #include "conformance/subject.hpp"
 #include "loader/module_manifest.hpp"
 #include "mortise/struct_sizes.h"
@@ -45,6 +46,7 @@ std::map<std::string, std::string> process_state() {
   state["the current folder"] = ::getcwd(folder, sizeof folder) == nullptr ? "" : folder;
   state["the locale"] = std::setlocale(LC_ALL, nullptr);
   state["the number of threads"] = std::to_string(names_in("/proc/self/task").size());
+  state["the child processes"] = fmt::format("{}", fmt::join(child_processes(), " "));
   state["the open files"] = fmt::format("{}", fmt::join(names_in("/proc/self/fd"), " "));
   return state;
 }
@@ -180,7 +182,8 @@ void manifest_is_true(Subject& subject) {
 }
 
 constexpr Case kCases[] = {
-    {"load.quiet", "Loading the file changes nothing in the process, starts no thread and writes nothing.", kOfFile,
+    {"load.quiet",
+     "Loading the file changes nothing in the process, starts no thread and no process, and writes nothing.", kOfFile,
      loading_changes_nothing},
     {"entry.hosts", "The entry returns the same description at every call, also to newer hosts.", kOfFile,
      describes_itself_to_any_host},

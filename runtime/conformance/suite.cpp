@@ -10,6 +10,7 @@
 #include <optional>
 #include <set>
 
+#include "conformance/held_signals.hpp"
 #include "environment.hpp"
 #include "loader/nearest.hpp"
 
@@ -92,6 +93,7 @@ std::string Finding::reproduce_line() const {
 std::vector<Finding> run_suite(const CheckOptions& check, const Selection& selection, const RunLimits& limits,
                                const std::function<void(const Finding&)>& on_finding) {
   check_names(selection.cases);
+  const HeldSignals held;  // an interrupt comes during a case, which ends this function
   const ScratchFolder scratch;
   std::vector<Finding> findings;
   const auto add = [&](Finding finding) {

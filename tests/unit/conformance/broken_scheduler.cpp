@@ -239,6 +239,14 @@ struct AtLoading {
     if (has_static_defect("changes_environment")) ::setenv("BROKEN", "1", 1);
     if (has_static_defect("thread_at_loading")) std::thread([] { ::sleep(1000); }).detach();
     if (has_static_defect("crashes_at_loading")) std::abort();
+    if (has_static_defect("process_at_loading")) broken::start_stray();
+    if (has_static_defect("daemon_at_loading")) broken::start_daemon();
+    if (has_static_defect("hidden_daemon_at_loading")) {
+      ::prctl(PR_SET_CHILD_SUBREAPER, 0);  // so that the suite's process does not get the daemon
+      broken::start_daemon();
+    }
+    if (has_static_defect("twin_at_loading")) broken::fork_stray();  // both go on
+    if (has_static_defect("chain_at_loading")) broken::start_chain();
   }
 } at_loading;
 

@@ -4,6 +4,8 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cfenv>
@@ -42,19 +44,60 @@ inline void leak(std::size_t bytes) {
   std::memset(last, 1, bytes);
 }
 
+// As fork(). The child has the name in STRAY_NAME from the beginning, by which a test finds it, and leaves its session.
+inline pid_t fork_stray() {
+  char name[16] = {};
+  ::prctl(PR_GET_NAME, name);
+  const char* const wanted = std::getenv("STRAY_NAME");
+  ::prctl(PR_SET_NAME, wanted == nullptr ? "stray" : wanted);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::setsid();
+  } else {
+    ::prctl(PR_SET_NAME, name);
+  }
+  return child;
+}
+
+inline pid_t start_stray() {
+  const pid_t child = fork_stray();
+  if (child != 0) return child;
+  for (;;) ::sleep(1000);
+}
+
+// A stray whose parent has ended.
+inline void start_daemon() {
+  const pid_t parent = fork_stray();
+  if (parent == 0) {
+    start_stray();
+    ::_exit(0);
+  }
+  ::waitpid(parent, nullptr, 0);
+}
+
+// A process that forks and ends, whose child forks and ends, and so on: it has a new id every moment.
+inline void start_chain() {
+  if (fork_stray() != 0) return;
+  for (;;) {
+    if (::fork() != 0) ::_exit(0);
+  }
+}
+
 // Misdeeds that any kind of part can do in a call of a step. Returns whether the call fails without a message.
 inline bool misbehave_in_step(const Defect& defect) {
   if (defect.is("throws")) throw std::string("out of a step");
   if (defect.is("exits")) std::exit(0);
   if (defect.is("exits_at_once")) ::_exit(0);
   if (defect.is("aborts")) std::abort();
-  if (defect.is("hangs")) {
+  if (defect.is("starts_daemon_and_hangs")) start_daemon();
+  if (defect.is("hangs") || defect.is("starts_daemon_and_hangs")) {
     for (;;) ::usleep(1000);
   }
   if (defect.is("eats_memory")) {
     for (;;) leak(64 << 20);
   }
   if (defect.is("changes_rounding")) std::fesetround(FE_TOWARDZERO);
+  if (defect.is("starts_daemon_in_step")) start_daemon();
   return defect.is("fails_silently");
 }
 
@@ -78,6 +121,7 @@ inline mortise_status misbehave_in_create(const Defect& defect, const mortise_ho
   if (defect.is("starts_thread")) {
     std::thread([] { ::sleep(1000); }).detach();
   }
+  if (defect.is("starts_process")) start_stray();
   if (defect.is("leaves_file_open")) (void)::open("/dev/null", O_RDONLY | O_CLOEXEC);
   if (defect.is("grows")) leak(64 << 10);
   if (defect.is("writes_to_host")) const_cast<mortise_host*>(host)->flags = 1;

@@ -1,0 +1,56 @@
+#include "conformance/held_signals.hpp"
+
+#include <cstddef>
+#include <cstring>
+#include <utility>
+
+#include "error.hpp"
+
+namespace mortise::conformance {
+namespace {
+
+constexpr int kEnding[] = {SIGINT, SIGTERM, SIGHUP};
+
+// Signal handlers can only access globals.
+volatile std::sig_atomic_t g_held = 0;
+int g_num_holders = 0;  // used by the thread that holds
+
+void hold(int signal) {
+  g_held = signal;
+}
+
+}  // namespace
+
+HeldSignals::HeldSignals() {
+  if (g_num_holders++ == 0) g_held = 0;
+  for (std::size_t i = 0; i < std::size(kEnding); ++i) {
+    ::sigaction(kEnding[i], nullptr, &before_[i]);
+    if (before_[i].sa_handler == SIG_IGN) continue;  // nohup ignores SIGHUP
+    struct sigaction action {};
+    action.sa_handler = hold;
+    action.sa_flags = SA_RESTART;
+    sigemptyset(&action.sa_mask);
+    ::sigaction(kEnding[i], &action, nullptr);
+  }
+}
+
+HeldSignals::~HeldSignals() {
+  for (std::size_t i = 0; i < std::size(kEnding); ++i) ::sigaction(kEnding[i], &before_[i], nullptr);
+  if (--g_num_holders == 0 && g_held != 0) ::raise(g_held);
+}
+
+std::string HeldSignals::take() {
+  const int signal = g_held;
+  g_held = 0;
+  return signal == 0 ? "" : fmt::format("SIG{}", sigabbrev_np(signal));
+}
+
+void HeldSignals::let_through() {
+  for (const int signal : kEnding) {
+    struct sigaction action {};
+    ::sigaction(signal, nullptr, &action);
+    if (action.sa_handler == hold) ::signal(signal, SIG_DFL);
+  }
+}
+
+}  // namespace mortise::conformance

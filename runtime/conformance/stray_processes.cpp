@@ -1,0 +1,90 @@
+#include "conformance/stray_processes.hpp"
+
+#include <dirent.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <fstream>
+
+#include "error.hpp"
+#include "loader/component.hpp"
+
+namespace mortise::conformance {
+namespace {
+
+// A killed process ends at once, unless the kernel waits for a device.
+constexpr std::chrono::seconds kMostPatience{5};
+constexpr useconds_t kMicrosecondsBetweenRounds = 200;
+
+std::string name_of_process(pid_t process) {
+  std::ifstream file(fmt::format("/proc/{}/comm", process));
+  std::string name;
+  std::getline(file, name);
+  return plugin_text(name.c_str(), 64);
+}
+
+}  // namespace
+
+std::set<pid_t> child_processes() {
+  std::set<pid_t> children;
+  DIR* const threads = ::opendir("/proc/self/task");
+  if (threads == nullptr) return children;
+  while (const dirent* const thread = ::readdir(threads)) {
+    std::ifstream file(fmt::format("/proc/self/task/{}/children", thread->d_name));
+    for (pid_t child = 0; file >> child;) children.insert(child);
+  }
+  ::closedir(threads);
+  return children;
+}
+
+void adopt_orphans() {
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+}
+
+StrayProcesses::StrayProcesses() : before_(child_processes()) {
+  ::prctl(PR_GET_CHILD_SUBREAPER, &adopted_before_);
+  adopt_orphans();
+}
+
+StrayProcesses::~StrayProcesses() {
+  end_all();
+  ::prctl(PR_SET_CHILD_SUBREAPER, adopted_before_);
+}
+
+// Kills children only: the id of a child cannot pass to another process before the child is waited for. The children
+// of a killed child become children of this process, so the next round finds them.
+std::string StrayProcesses::end_all() {
+  const auto end = std::chrono::steady_clock::now() + kMostPatience;
+  std::set<pid_t> killed;  // and not yet waited for
+  std::size_t num_killed = 0;
+  std::string first;
+  for (;;) {
+    bool is_alone = true;
+    for (const pid_t child : child_processes()) {
+      if (before_.contains(child)) continue;
+      is_alone = false;
+      if (::waitpid(child, nullptr, WNOHANG | __WALL) == child) {
+        killed.erase(child);
+        continue;
+      }
+      // SIGKILL comes first: a process that forks and exits in turn would be gone after a look at its name.
+      if (!killed.insert(child).second) continue;
+      ::kill(child, SIGKILL);
+      if (num_killed++ == 0) first = name_of_process(child);
+    }
+    // The list can lack a process that became a child while it was read.
+    if (is_alone && (!before_.empty() || ::waitpid(-1, nullptr, WNOHANG | __WALL) < 0)) break;
+    if (std::chrono::steady_clock::now() > end) {
+      return fmt::format("it leaves the process '{}' behind, which cannot be ended", first);
+    }
+    ::usleep(kMicrosecondsBetweenRounds);
+  }
+  if (num_killed == 0) return "";
+  if (num_killed == 1) return fmt::format("it leaves the process '{}' behind", first);
+  return fmt::format("it leaves {} processes behind, the first of them '{}'", num_killed, first);
+}
+
+}  // namespace mortise::conformance
