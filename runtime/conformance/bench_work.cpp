@@ -51,6 +51,9 @@ void schedule(Subject& subject, std::size_t num_requests, Json& figures) {
 void propose(Subject& subject, Json& figures) {
   constexpr std::size_t kSequences = 16, kPrompt = 500, kSize = 1500;
   const auto part = subject.make_active();
+  if (part->runners().num_opened() > 0) {
+    fail("plugin bench does not measure a proposer with a draft model: `mortise bench` measures one in a pipeline");
+  }
   ProposerDriver driver(*part);
   std::vector<Tokens> texts;
   std::vector<std::size_t> known(kSequences, kPrompt);

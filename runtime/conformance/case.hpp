@@ -66,6 +66,7 @@ std::span<const Case> life_cases();
 std::span<const Case> behaviour_cases();
 std::span<const Case> scheduler_cases();
 std::span<const Case> proposer_cases();
+std::span<const Case> runner_cases();
 std::span<const Case> attention_output_cases();
 std::span<const Case> attention_cases();
 std::span<const Case> model_cases();

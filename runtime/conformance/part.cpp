@@ -17,7 +17,7 @@ Part::Part(const Component& component, PartSetup setup)
     : component_(component),
       setup_(std::move(setup)),
       name_(lasting_text(component.label())),
-      host_(setup_.extensions) {
+      host_([this](const char* id) { return host_extension(id); }) {
   host_.refuse_memory_from(setup_.refuse_memory_from);
   const OptionReader reader(setup_.options);
   mortise_create_args args{};
@@ -50,10 +50,20 @@ Part::~Part() {
 Answer Part::activate(const mortise_activate_args& args) {
   Answer answer;
   if (component_.abi->activate != nullptr) {
-    answer = call("activate", [&](mortise_error* error) { return component_.abi->activate(instance_, &args, error); });
+    answer = call("activate", [&](mortise_error* error) {
+      const mortise_status status = component_.abi->activate(instance_, &args, error);
+      is_active_ = status == MORTISE_OK;  // also if it breaks a rule, for which call throws
+      return status;
+    });
   }
   is_active_ = answer.ok();
   return answer;
+}
+
+const void* Part::host_extension(const char* id) const {
+  if (setup_.extensions) return setup_.extensions(id);
+  const bool is_runner = component_.kind == PartKind::kProposer && std::string_view(id) == MORTISE_EXT_RUNNER;
+  return is_runner && setup_.offers_runners ? runners_.abi() : nullptr;
 }
 
 void Part::deactivate() {
@@ -81,6 +91,8 @@ void Part::check_answer(const char* function, const Answer& answer, bool has_thr
   expect(is_text(answer.error.where) && is_text(answer.error.message),
          "{} leaves a text in mortise_error that is not NUL-terminated", function);
   expect(answer.error.struct_size == sizeof answer.error, "{} changes the struct_size of mortise_error", function);
+  const std::string breach = runners_.breach();
+  expect(breach.empty(), "{}: {} (mortise/ext/runner.h)", function, breach);
   if (answer.ok() || !setup_.gives_error) return;
   expect(answer.error.message[0] != '\0', "{} fails with {} and gives no message", function,
          status_name(answer.status));

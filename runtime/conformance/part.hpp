@@ -14,6 +14,7 @@
 
 #include "conformance/case.hpp"
 #include "conformance/checked_host.hpp"
+#include "conformance/checked_runners.hpp"
 #include "loader/active_part.hpp"
 #include "loader/option_reader.hpp"
 #include "mortise/device.h"
@@ -29,6 +30,7 @@ struct PartSetup {
   bool gives_error = true;  // false: error is NULL
   std::int64_t refuse_memory_from = INT64_MAX;
   CheckedHost::Extensions extensions = {};
+  bool offers_runners = true;  // to a proposer: mortise/ext/runner.h
   mortise_device* device = nullptr;
   const mortise_device_table* device_table = nullptr;
   std::string model_config = {};
@@ -70,6 +72,7 @@ class Part {
     Answer answer;
     answer.error = empty_error();
     const RunningCall running(name_, function, is_active_ ? CallKind::kStep : CallKind::kControl);
+    runners_.begin_call(function);
     bool has_thrown = false;
     const auto begin = std::chrono::steady_clock::now();
     answer.status = contain_exceptions(answer.error, [&] {
@@ -82,6 +85,7 @@ class Part {
       (*call_seconds_)[function].push_back(
           std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
     }
+    runners_.end_call();
     check_answer(function, answer, has_thrown);
     return answer;
   }
@@ -104,16 +108,20 @@ class Part {
   const Component& component() const { return component_; }
   // From now on the time of each call is added to `seconds`, by function. NULL: no longer.
   void time_calls(CallSeconds* seconds) { call_seconds_ = seconds; }
+  // The runners that the part has opened. A breach of their rules fails the call in which it happens.
+  CheckedRunners& runners() { return runners_; }
   CheckedHost& host() { return host_; }
   const CheckedHost& host() const { return host_; }
   bool is_active() const { return is_active_; }
 
  private:
   void check_answer(const char* function, const Answer& answer, bool has_thrown) const;
+  const void* host_extension(const char* id) const;
 
   const Component& component_;
   const PartSetup setup_;
   const char* name_;
+  mutable CheckedRunners runners_;  // notes what happens in calls of a const part, too
   CheckedHost host_;
   void* instance_ = nullptr;
   bool is_active_ = false;

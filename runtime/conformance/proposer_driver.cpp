@@ -86,6 +86,19 @@ void ProposerDriver::check(const Wanted& wanted, const Drafts& drafts, std::int3
 }
 
 std::vector<Drafts> ProposerDriver::propose(const std::vector<Wanted>& wanted, const ProposalForm& form) {
+  std::vector<Drafts> all;
+  const Answer answer = ask(wanted, form, all);
+  expect(answer.ok(), "propose fails: {}", answer.text());
+  return all;
+}
+
+Answer ProposerDriver::try_propose(const std::vector<Wanted>& wanted, const ProposalForm& form) {
+  std::vector<Drafts> ignored;
+  return ask(wanted, form, ignored);
+}
+
+// Adds the drafts of each sequence to `all`, in order, if the call succeeds.
+Answer ProposerDriver::ask(const std::vector<Wanted>& wanted, const ProposalForm& form, std::vector<Drafts>& all) {
   const std::size_t n = wanted.size();
   const bool is_tree = form.branches > 1;
   std::vector<std::uint64_t> ids, keys;
@@ -131,10 +144,10 @@ std::vector<Drafts> ProposerDriver::propose(const std::vector<Wanted>& wanted, c
   step.world = 1;
   const auto* const shown_step = copies.copy(&step, 1);
   const auto* const shown = copies.copy(&args, 1);
-  part_.perform("propose", [&](mortise_error* error) {
+  const Answer answer = part_.call("propose", [&](mortise_error* error) {
     return table_of(part_).propose(part_.handle<mortise_proposer>(), shown_step, shown, error);
   });
-  std::vector<Drafts> all;
+  if (!answer.ok()) return answer;
   for (std::size_t i = 0; i < n; ++i) {
     expect(counts[i] >= 0 && counts[i] <= stride, "propose sets num_drafts to {}, but a row has {} places", counts[i],
            stride);
@@ -150,7 +163,7 @@ std::vector<Drafts> ProposerDriver::propose(const std::vector<Wanted>& wanted, c
     }
     all.push_back(std::move(drafts));
   }
-  return all;
+  return answer;
 }
 
 Tokens repetitive_text(std::uint64_t seed, std::size_t size) {

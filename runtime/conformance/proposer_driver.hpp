@@ -55,6 +55,8 @@ class ProposerDriver {
   Answer try_observe(const std::vector<Seen>& seen, const std::vector<std::uint64_t>& ended = {});
   // The drafts of each, in order.
   std::vector<Drafts> propose(const std::vector<Wanted>& wanted, const ProposalForm& form = {});
+  // As propose(), but a proposal that fails is no fault; it gives no drafts.
+  Answer try_propose(const std::vector<Wanted>& wanted, const ProposalForm& form = {});
   void end(std::vector<std::uint64_t> ids) { observe({}, ids); }
 
   // The most drafts that the proposer says it returns.
@@ -63,6 +65,7 @@ class ProposerDriver {
   std::int64_t num_sequences() const;
 
  private:
+  Answer ask(const std::vector<Wanted>& wanted, const ProposalForm& form, std::vector<Drafts>& all);
   void check(const Wanted& wanted, const Drafts& drafts, std::int32_t stride, bool is_tree) const;
 
   Part& part_;

@@ -10,6 +10,7 @@
 #include <iterator>
 #include <utility>
 
+#include "environment.hpp"
 #include "execution/weight_reader.hpp"
 #include "loader/catalog.hpp"
 #include "loader/host_services.hpp"
@@ -68,12 +69,32 @@ mortise_entry_args entry_args() {
 
 nlohmann::json Subject::options() {
   const Component& subject = component();
+  nlohmann::json given = check_.options;
+  std::vector<const Option*> missing;
   for (const Option& option : subject.schema.options()) {
-    if (option.required && !check_.options.contains(option.name)) {
-      throw NotApplicable(fmt::format("the option '{}' has no default; give it with --options", option.name));
-    }
+    if (option.required && !given.contains(option.name)) missing.push_back(&option);
   }
-  return subject.schema.complete(check_.options, subject.label());
+  if (missing.size() == 1 && is_path_of_a_draft_model(*missing[0])) {
+    given[missing[0]->name] = environment::temporary_folder();
+  } else if (!missing.empty()) {
+    throw NotApplicable(fmt::format("the option '{}' has no default; give it with --options", missing[0]->name));
+  }
+  return subject.schema.complete(given, subject.label());
+}
+
+// Whether the part opens a runner with the path in this option: the suite's runners take any.
+bool Subject::is_path_of_a_draft_model(const Option& option) {
+  if (component().kind != PartKind::kProposer || !option.is_path) return false;
+  if (!takes_any_path_) {
+    PartSetup setup;
+    setup.options = check_.options;
+    setup.options[option.name] = environment::temporary_folder();
+    setup.options = component().schema.complete(setup.options, component().label());
+    Part trial(component(), std::move(setup));
+    if (trial.created().ok()) bind(trial);
+    takes_any_path_ = trial.runners().was_asked_for(environment::temporary_folder());
+  }
+  return *takes_any_path_;
 }
 
 PartSetup Subject::setup() {

@@ -46,7 +46,8 @@ class Subject {
   const Component& component();
   // Reproducible: depends on the seed and the case's name.
   std::mt19937_64& random() { return random_; }
-  // The options that the user gave, with defaults. Throws NotApplicable if an option without a default is missing.
+  // The options that the user gave, with defaults. A path with which a proposer opens a runner, without a default, gets
+  // any folder. Throws NotApplicable if another option without a default is missing.
   nlohmann::json options();
 
   // Creates an instance with these options and changes to the setup. Throws CaseFailed if create fails.
@@ -72,11 +73,13 @@ class Subject {
   const CheckOptions& check_;
   const std::string component_;
   std::mt19937_64 random_;
+  bool is_path_of_a_draft_model(const Option& option);
   Answer bind_attention(Part& part);
   Answer load_model(Part& part);
   mortise_query query_for_device(const char* name);
 
-  const mortise_model_dims dims_;  // of the model that the part serves
+  std::optional<bool> takes_any_path_;  // of is_path_of_a_draft_model(); nullopt: not tried yet
+  const mortise_model_dims dims_;       // of the model that the part serves
   std::optional<Checkpoint> checkpoint_;
   // Opened at the first use. Never closed, because parts use it until they end.
   std::unique_ptr<PartInstance> device_;

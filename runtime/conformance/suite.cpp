@@ -75,10 +75,10 @@ class ScratchFolder {
 std::span<const Case> all_cases() {
   static const std::vector<Case> all = [] {
     std::vector<Case> cases;
-    for (const auto some :
-         {file_cases(), module_cases(), option_cases(), life_cases(), behaviour_cases(), scheduler_cases(),
-          proposer_cases(), attention_output_cases(), attention_cases(), model_load_cases(), model_cases(),
-          device_cases(), device_linear_cases(), device_row_cases(), device_logit_cases(), device_state_cases()}) {
+    for (const auto some : {file_cases(), module_cases(), option_cases(), life_cases(), behaviour_cases(),
+                            scheduler_cases(), proposer_cases(), runner_cases(), attention_output_cases(),
+                            attention_cases(), model_load_cases(), model_cases(), device_cases(), device_linear_cases(),
+                            device_row_cases(), device_logit_cases(), device_state_cases()}) {
       cases.insert(cases.end(), some.begin(), some.end());
     }
     return cases;

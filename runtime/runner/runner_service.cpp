@@ -8,6 +8,7 @@
 #include "abi_check/checked_component.hpp"
 #include "error.hpp"
 #include "loader/catalog.hpp"
+#include "runner/runner_options.hpp"
 
 namespace mortise {
 
@@ -25,19 +26,6 @@ namespace {
 
 // The most forks of a sequence in one pass. More would reserve memory for batches that are too large to be useful.
 constexpr std::int32_t kMaxForks = 15;
-
-const OptionsSchema& options_schema() {
-  static const OptionsSchema schema(R"({
-    "type": "object",
-    "properties": {
-      "kv_memory": {"title": "memory for KV blocks: bytes, a text such as \"512MiB\" with KiB, MiB or GiB, or auto: as many tokens as the target's KV cache holds",
-                    "type": ["integer", "string"], "default": "auto"},
-      "attention": {"title": "options of the pipeline's attention that differ here", "type": "object",
-                    "default": {}},
-      "dtype": {"title": "what the model computes in", "enum": ["auto", "bf16", "f32"], "default": "auto"}
-    }})");
-  return schema;
-}
 
 // Runs `body` and turns exceptions into a status: the part's own status if a part failed, so that a caller learns of
 // lack of memory; otherwise `code`.
@@ -122,8 +110,7 @@ RunnerService::OpenRunner& RunnerService::open(const mortise_runner_open_args& a
   const std::string path(args.path.data, static_cast<std::size_t>(args.path.size));
   const std::string text(args.options.data, static_cast<std::size_t>(args.options.size));
   if (path.empty()) fail("the draft model has no path: give the folder of its checkpoint");
-  const nlohmann::json given = text.empty() ? nlohmann::json::object() : nlohmann::json::parse(text);
-  const nlohmann::json options = options_schema().complete(given, "a draft model's runner");
+  const nlohmann::json options = complete_runner_options(text);
   std::optional<std::uint64_t> kv_bytes;
   if (options["kv_memory"] != "auto") {
     kv_bytes = parse_bytes(options["kv_memory"]);
