@@ -12,7 +12,9 @@
 
 #include "conformance/held_signals.hpp"
 #include "environment.hpp"
+#include "loader/module_manifest.hpp"
 #include "loader/nearest.hpp"
+#include "loader/plugin_file.hpp"
 
 namespace mortise::conformance {
 namespace {
@@ -24,6 +26,36 @@ bool is_selected(const Case& rule, const std::vector<std::string>& names) {
   return names.empty() || std::ranges::any_of(names, [&](const std::string& wanted) {
            return name == wanted || (wanted.ends_with('.') && name.starts_with(wanted));
          });
+}
+
+// The cases of these kinds that the level and the names select, in their order.
+std::vector<const Case*> cases_of(std::uint32_t kinds, Level level, const std::vector<std::string>& names) {
+  std::vector<const Case*> cases;
+  for (const Case& rule : all_cases()) {
+    if ((rule.kinds & kinds) != 0 && rule.level <= level && is_selected(rule, names)) cases.push_back(&rule);
+  }
+  return cases;
+}
+
+// The kinds of the components that the file's manifest names, without running its code; empty if it has none.
+std::vector<PartKind> kinds_in_manifest(const std::filesystem::path& file, const std::string& skipped) {
+  std::vector<PartKind> kinds;
+  if (!skipped.empty()) return kinds;
+  try {
+    const auto manifest = read_module_manifest(read_plugin_bytes(file));
+    if (!manifest) return kinds;
+    for (const ComponentManifest& component : manifest->components) {
+      const auto kind = static_cast<PartKind>(component.kind);
+      if (std::ranges::find(kAllKinds, kind) != std::end(kAllKinds)) kinds.push_back(kind);
+    }
+  } catch (const Error&) {
+    // The cases of the file say what is wrong with it.
+  }
+  return kinds;
+}
+
+bool has_failed(const Finding& finding) {
+  return finding.result.outcome == Outcome::kFailed;
 }
 
 void check_names(const std::vector<std::string>& names) {
@@ -91,39 +123,48 @@ std::string Finding::reproduce_line() const {
 }
 
 std::vector<Finding> run_suite(const CheckOptions& check, const Selection& selection, const RunLimits& limits,
-                               const std::function<void(const Finding&)>& on_finding) {
+                               const SuiteEvents& events) {
   check_names(selection.cases);
   const HeldSignals held;  // an interrupt comes during a case, which ends this function
   const ScratchFolder scratch;
   std::vector<Finding> findings;
   const auto add = [&](Finding finding) {
-    on_finding(finding);
+    events.on_finding(finding);
     findings.push_back(std::move(finding));
   };
-  const auto wanted = [&](const Case& rule, std::uint32_t kinds) {
-    return (rule.kinds & kinds) != 0 && rule.level <= check.level && is_selected(rule, selection.cases);
-  };
-  for (const Case& rule : all_cases()) {
-    if (wanted(rule, kOfFile) && (selection.component.empty() || selection.component == "-")) {
-      add(run_once(rule, check, nullptr, limits));
+  const auto wanted = [&](std::uint32_t kinds) { return cases_of(kinds, check.level, selection.cases); };
+  std::size_t number = 0, total = 0;
+  const auto run_all = [&](const std::vector<const Case*>& rules, const Described* component) {
+    for (const Case* rule : rules) {
+      events.on_start({rule, ++number, total});
+      add(run_once(*rule, check, component, limits));
     }
+  };
+  if (selection.component.empty() || selection.component == "-") {
+    const std::vector<const Case*> of_file = wanted(kOfFile);
+    total = of_file.size();
+    for (const PartKind kind : kinds_in_manifest(check.file, selection.component))
+      total += wanted(of_kind(kind)).size();
+    run_all(of_file, nullptr);
   }
   if (selection.component == "-") return findings;
   // A file that breaks the rules of files may not load; its findings are the report then.
-  const bool is_sound =
-      std::ranges::none_of(findings, [](const Finding& finding) { return finding.result.outcome == Outcome::kFailed; });
-  if (!is_sound) return findings;
+  if (std::ranges::any_of(findings, has_failed)) return findings;
   std::vector<Described> components = describe_file(check, limits);
   if (!selection.component.empty()) {
     std::erase_if(components, [&](const Described& one) { return one.name != selection.component; });
     if (components.empty()) fail("{} has no component '{}'", check.file.string(), selection.component);
   }
+  total = number;
+  for (const Described& component : components) total += wanted(of_kind(component.kind)).size();
   std::vector<std::pair<const Case*, const Described*>> drawn;
   for (const Described& component : components) {
-    for (const Case& rule : all_cases()) {
-      if (!wanted(rule, of_kind(component.kind))) continue;
-      add(run_once(rule, check, &component, limits));
-      if (rule.is_drawn && findings.back().result.outcome == Outcome::kPassed) drawn.emplace_back(&rule, &component);
+    const std::size_t first = findings.size();
+    run_all(wanted(of_kind(component.kind)), &component);
+    for (std::size_t i = first; i < findings.size(); ++i) {
+      const Finding& finding = findings[i];
+      if (finding.rule->is_drawn && finding.result.outcome == Outcome::kPassed)
+        drawn.emplace_back(finding.rule, &component);
     }
   }
   if (check.level != Level::kFuzz) return findings;
@@ -132,8 +173,9 @@ std::vector<Finding> run_suite(const CheckOptions& check, const Selection& selec
   while (!drawn.empty() && Clock::now() < end) {
     ++next.seed;
     std::erase_if(drawn, [&](const auto& one) {
+      events.on_start({one.first, ++number, 0});
       Finding finding = run_once(*one.first, next, one.second, limits);
-      if (finding.result.outcome != Outcome::kFailed) return false;
+      if (!has_failed(finding)) return false;
       add(std::move(finding));
       return true;  // one failure of a case is enough
     });
@@ -180,9 +222,8 @@ nlohmann::json report(const CheckOptions& check, const std::vector<Finding>& fin
                      {"seconds", finding.result.seconds},
                      {"reproduce", finding.reproduce_line()}});
   }
-  const bool has_failed =
-      std::ranges::any_of(findings, [](const Finding& finding) { return finding.result.outcome == Outcome::kFailed; });
-  return {{"file", check.file.string()}, {"passed", !has_failed}, {"cases", std::move(cases)}};
+  const bool has_passed = std::ranges::none_of(findings, has_failed);
+  return {{"file", check.file.string()}, {"passed", has_passed}, {"cases", std::move(cases)}};
 }
 
 }  // namespace mortise::conformance

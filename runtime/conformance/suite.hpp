@@ -31,11 +31,24 @@ struct Finding {
   std::string reproduce_line() const;
 };
 
-// Runs the selected cases and calls `on_finding` after each. Returns one finding for each case. A repeated case gives
-// its first failure, or its last pass if it never fails. Throws an Error if the file describes no component, or the
-// selection names none.
+// A case that begins.
+struct CaseStart {
+  const Case* rule;
+  std::size_t number;  // 1 for the first one
+  std::size_t total;   // how many there are; 0: not known, as the last ones of the level fuzz
+};
+
+// What a run tells its caller.
+struct SuiteEvents {
+  std::function<void(const CaseStart&)> on_start = [](const CaseStart&) {};
+  std::function<void(const Finding&)> on_finding = [](const Finding&) {};
+};
+
+// Runs the selected cases and tells of the beginning and of the result of each. Returns one finding for each case. A
+// repeated case gives its first failure, or its last pass if it never fails. Throws an Error if the file describes no
+// component, or the selection names none.
 std::vector<Finding> run_suite(const CheckOptions& check, const Selection& selection, const RunLimits& limits,
-                               const std::function<void(const Finding&)>& on_finding);
+                               const SuiteEvents& events);
 
 // Parses the line of a finding into `check` and `selection`. Throws an Error if the line has another form.
 void apply_reproduce_line(const std::string& line, CheckOptions& check, Selection& selection);

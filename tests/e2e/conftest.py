@@ -1,4 +1,5 @@
 """Runs the built program as its users do. The build folder comes from MORTISE_BUILD_DIR."""
+import contextlib
 import json
 import os
 import pathlib
@@ -30,6 +31,15 @@ def run_mortise(*args, stdin="", env=None, cwd=None):
     """The finished process; text in and out."""
     return subprocess.run([MORTISE, *map(str, args)], input=stdin, capture_output=True, text=True, timeout=120, cwd=cwd,
                           env={**os.environ, **(env or {})})
+
+
+def process_names():
+    """Of all processes of this machine."""
+    names = set()
+    for file in pathlib.Path("/proc").glob("[0-9]*/comm"):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            names.add(file.read_text().strip())
+    return names
 
 
 @pytest.fixture(autouse=True)

@@ -1,10 +1,17 @@
-# Covers: runtime/cli/plugin/{check,info}
+# Covers: runtime/cli/plugin/{case_progress,check,info} runtime/conformance/held_signals
 """`mortise plugin check`: the conformance suite as a plugin's author runs it."""
 import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import time
 
 import pytest
 
-from conftest import BUILD, SOURCE
+from conftest import BUILD, MORTISE, SOURCE, process_names
+from terminal import CTRL_C, Terminal
 
 
 def check(mortise, plugin, *args):
@@ -42,15 +49,28 @@ def test_a_folder_without_a_checkpoint_is_told(mortise, tmp_path):
 
 
 def test_a_part_without_its_required_options_is_not_judged_by_them(mortise):
-    process = check(mortise, "draft_model", "--case", "options.defaults")
+    process = check(mortise, "oracle", "--case", "options.defaults")
     assert process.returncode == 0
-    assert "the option 'path' has no default; give it with --options" in process.stdout
+    assert "the option 'log' has no default; give it with --options" in process.stdout
 
 
 def test_a_part_that_needs_more_of_the_host_is_not_judged_by_what_the_suite_lacks(mortise):
-    process = check(mortise, "draft_model", "--options", json.dumps({"path": str(SOURCE / "models/demo-draft")}))
+    options = json.dumps({"path": str(SOURCE / "models/demo-mlp-speculator")})
+    process = check(mortise, "mlp_speculator", "--options", options)
     assert process.returncode == 0, process.stdout
-    assert "it needs mortise.host.runner/1, which the suite does not offer" in process.stdout
+    assert "it needs mortise.host.checkpoint/1, which the suite does not offer" in process.stdout
+
+
+@pytest.mark.parametrize("args", [(), ("--options", json.dumps({"path": str(SOURCE / "models/demo-draft")}))])
+def test_a_proposer_that_needs_a_runner_gets_one(mortise, args):
+    """Every case runs, with whatever path: the suite's runners have a draft model of their own."""
+    begin = time.monotonic()
+    process = check(mortise, "draft_model", "--json", *args)
+    assert process.returncode == 0, process.stdout
+    cases = json.loads(process.stdout)["cases"]
+    assert {case["outcome"] for case in cases} == {"passed"} and len(cases) >= 60
+    assert len([case for case in cases if case["case"].startswith("runner.")]) == 6
+    assert time.monotonic() - begin < 60
 
 
 def test_the_list_names_every_case_with_its_rule(mortise):
@@ -80,6 +100,102 @@ def test_mistakes_are_told(mortise, args, text):
     process = mortise("plugin", "check", *[arg.format(plugin=BUILD / "fcfs.so") for arg in args])
     assert process.returncode == 1
     assert text in process.stderr
+
+
+BROKEN = BUILD / "tests/unit/conformance/broken"
+HANGS = ("plugin", "check", BROKEN / "broken_proposer.so", "--case", "proposer.many", "--options", '{"defect": "hangs"}')
+
+
+def on_terminal(*args, stdout, columns=120, env=None):
+    """All that a terminal gets which is standard error, and the exit code."""
+    terminal = Terminal(MORTISE, *args, env={**os.environ, **(env or {})}, stdout=stdout, columns=columns)
+    while not terminal.ended:
+        terminal._read()
+    return terminal.raw.decode(), terminal.process.wait()
+
+
+def shown(text):
+    """What a terminal shows in the end, and the lines that it has shown before."""
+    lines = text.replace("\r\n", "\n").split("\r\x1b[K")
+    return lines[-1], lines[1:-1]
+
+
+def test_a_terminal_shows_which_case_runs_and_nothing_in_the_end(tmp_path):
+    with open(tmp_path / "out", "w") as out:
+        text, code = on_terminal("plugin", "check", BUILD / "ngram.so", stdout=out)
+    last, lines = shown(text)
+    assert code == 0 and last == ""
+    lines = [line for line in lines if line]
+    numbers = [re.fullmatch(r"case (\d+) of (\d+): ([a-z]+\.[a-z_]+)", line).groups() for line in lines]
+    total = numbers[-1][1]
+    assert [(int(number), of) for number, of, _ in numbers] == [(i + 1, total) for i in range(int(total))]
+    results = (tmp_path / "out").read_text().splitlines()
+    assert [name for _, _, name in numbers] == [re.split("[ :]+", line)[2] for line in results[:-1]]
+    assert results[-1].startswith(f"{total} cases: ")
+
+
+def test_results_on_the_same_terminal_stand_on_lines_of_their_own():
+    text, _ = on_terminal("plugin", "check", BUILD / "ngram.so", "--case", "proposer.many", stdout=None)
+    assert text == ("\r\x1b[Kcase 1 of 1: proposer.many\r\x1b[K" + re.search("passed .*\r\n", text)[0] +
+                    "1 cases: 1 passed, 0 failed, 0 not applicable\r\n")
+
+
+def test_an_install_and_a_narrow_terminal_show_it_too(tmp_path):
+    plugin = BUILD / "tests/e2e/plugins/lookback.so"
+    pin = subprocess.run(["sha256sum", plugin], capture_output=True, text=True, check=True).stdout.split()[0]
+    args = ("plugin", "install", plugin, "--sha256", pin, "--to", tmp_path)
+    with open(tmp_path / "out", "w") as out:
+        text, code = on_terminal(*args, stdout=out, columns=20)
+    last, lines = shown(text)
+    assert code == 0 and last == "" and lines[0].startswith("case 1 of ") and len(lines) > 60
+    assert max(map(len, lines)) == 19  # a line that fills a terminal may be wrapped
+
+
+def test_without_a_terminal_nothing_is_shown(mortise):
+    assert check(mortise, "ngram").stderr == ""
+
+
+def test_the_line_goes_when_a_case_fails(tmp_path):
+    broken = BROKEN / "broken_two_line_summary.so"
+    pin = subprocess.run(["sha256sum", broken], capture_output=True, text=True, check=True).stdout.split()[0]
+    with open(tmp_path / "out", "w") as out:
+        text, code = on_terminal("plugin", "install", broken, "--sha256", pin, "--to", tmp_path / "plugins", stdout=out)
+    last, _ = shown(text)
+    assert code == 1 and last.startswith("mortise: ") and last.count("\n") == 1
+
+
+def test_an_interrupt_ends_the_case_and_its_processes(tmp_path):
+    """Also those that have left the session of the check, and the files of the check."""
+    env = {**os.environ, "TMPDIR": str(tmp_path), "STRAY_NAME": "stray-of-check"}
+    terminal = Terminal(MORTISE, *HANGS[:-1], '{"defect": "starts_daemon_and_hangs"}', env=env)
+    terminal.expect("case 1 of 1: proposer.many")
+    while "stray-of-check" not in process_names():
+        time.sleep(0.01)
+    terminal.send(CTRL_C)
+    assert terminal.expect("mortise: interrupted by SIGINT")
+    assert terminal.process.wait() == 1 and list(tmp_path.iterdir()) == []
+    assert "stray-of-check" not in process_names()
+    for number, name in ((signal.SIGTERM, "SIGTERM"), (signal.SIGHUP, "SIGHUP")):
+        process = subprocess.Popen([MORTISE, *HANGS], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
+        wait_for_child(process.pid)
+        process.send_signal(number)
+        assert process.communicate() == ("", f"mortise: interrupted by {name}\n") and process.returncode == 1
+        assert list(tmp_path.iterdir()) == []
+
+
+def wait_for_child(pid):
+    """Until the case runs."""
+    children = pathlib.Path(f"/proc/{pid}/task/{pid}/children")
+    while not children.read_text():
+        time.sleep(0.01)
+
+
+def test_an_ignored_hangup_ends_nothing(tmp_path):
+    process = subprocess.Popen(["nohup", MORTISE, *map(str, HANGS), "--timeout", "2"], stdout=subprocess.PIPE,
+                               stderr=subprocess.DEVNULL, text=True, env={**os.environ, "TMPDIR": str(tmp_path)})
+    wait_for_child(process.pid)
+    process.send_signal(signal.SIGHUP)
+    assert "does not end within 2 s" in process.communicate()[0]
 
 
 @pytest.mark.parametrize("content", [b"", b"\x7fELF", b"#!/bin/sh\nexit 0\n"])

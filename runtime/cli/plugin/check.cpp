@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "cli/plugin/case_progress.hpp"
 #include "cli/plugin/check_options.hpp"
 #include "cli/plugin/commands.hpp"
 #include "conformance/suite.hpp"
@@ -69,11 +70,16 @@ void check_plugin(Arguments& arguments) {
   RunLimits limits;
   limits.time = std::chrono::seconds(arguments.seconds);
   std::size_t counts[3] = {};
-  const auto on_finding = [&](const Finding& finding) {
+  CaseProgress progress;
+  SuiteEvents events = progress.events();
+  events.on_finding = [&](const Finding& finding) {
     ++counts[static_cast<std::size_t>(finding.result.outcome)];
-    if (!arguments.json) print_finding(arguments.check, finding);
+    if (arguments.json) return;
+    progress.erase();
+    print_finding(arguments.check, finding);
   };
-  const auto findings = run_suite(arguments.check, arguments.selection, limits, on_finding);
+  const auto findings = run_suite(arguments.check, arguments.selection, limits, events);
+  progress.erase();
   if (arguments.json) {
     fmt::print("{}\n", report(arguments.check, findings).dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
   } else {

@@ -50,6 +50,24 @@ TEST(Suite, UnknownCasesComponentsAndFilesAreNamed) {
   EXPECT_EQ(run("no_such_file", nlohmann::json::object(), {"file.loads"})[0].result.outcome, Outcome::kFailed);
 }
 
+TEST(Suite, EachCaseIsAnnouncedWithItsNumber) {
+  CheckOptions check;
+  check.file = std::filesystem::path(BROKEN_PLUGIN_DIR) / "broken_proposer.so";
+  Selection selection;
+  selection.cases = {"file.", "proposer.tokens", "proposer.ids"};
+  std::vector<std::string> told;
+  SuiteEvents events;
+  events.on_start = [&](const CaseStart& start) {
+    told.push_back(fmt::format("{} of {}: {}", start.number, start.total, start.rule->name));
+  };
+  events.on_finding = [&](const Finding& finding) { told.push_back(finding.rule->name); };
+  const auto findings = run_suite(check, selection, {}, events);
+  ASSERT_EQ(findings.size(), 7u);
+  EXPECT_EQ(told.front(), "1 of 7: file.exports");  // before the file was loaded: its manifest names the component
+  EXPECT_EQ(told[1], "file.exports");
+  EXPECT_EQ(told[12], "7 of 7: proposer.ids");
+}
+
 TEST(Suite, TheReportHasEveryCase) {
   const auto findings = run("broken_proposer", {{"defect", "cycle"}}, {"proposer."});
   CheckOptions check;
