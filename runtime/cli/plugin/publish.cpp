@@ -9,6 +9,7 @@
 #include "cli/plugin/passed_check.hpp"
 #include "error.hpp"
 #include "loader/catalog.hpp"
+#include "loader/module_manifest.hpp"
 #include "loader/plugin_file.hpp"
 #include "plugin_index/publication.hpp"
 #include "plugin_index/signature.hpp"
@@ -34,6 +35,28 @@ std::vector<std::string> numerics_of(const Component& component) {
   return ids;
 }
 
+// The names of the components that the file's manifest has; none of its code runs. Empty if it has none.
+std::vector<std::string> names_in_manifest(const std::string& file) {
+  std::vector<std::string> names;
+  try {
+    const auto manifest = read_module_manifest(read_plugin_bytes(file));
+    if (!manifest) return names;
+    for (const ComponentManifest& component : manifest->components) names.push_back(component.name);
+  } catch (const Error&) {
+    // The check says what is wrong with the file.
+  }
+  return names;
+}
+
+void refuse_built_in_name(const std::string& file, const std::string& name) {
+  const PluginCatalog::Found found = PluginCatalog({PluginCatalog::program_folder()}).find(name);
+  if (found.components.empty()) return;
+  fail(
+      "{}: '{}' is the name of a built-in {}, which scripts would find instead of yours, and `mortise plugin install` "
+      "would refuse yours; give the component another name and build it again",
+      file, name, kind_name(found.components.front()->kind));
+}
+
 void publish_plugin(const PublishOptions& options) {
   check_is_plugin_file("plugin publish", options.file);
   if (options.index.find("://") != std::string::npos) {
@@ -45,6 +68,7 @@ void publish_plugin(const PublishOptions& options) {
   } catch (const Error& error) {
     fail("{}: {}", options.key, error.what());
   }
+  for (const std::string& name : names_in_manifest(options.file)) refuse_built_in_name(options.file, name);
   IndexEntry entry;
   entry.check = passed_check(options.file, options.file, options.level,
                              options.options.empty() ? nlohmann::json::object() : read_plugin_options(options.options));
@@ -57,12 +81,8 @@ void publish_plugin(const PublishOptions& options) {
   entry.abi_major = MORTISE_ABI_MAJOR;
   entry.abi_minor = file.abi_minor;
   entry.platform = this_platform();
-  const PluginCatalog built_in({PluginCatalog::program_folder()});
   for (const Component& component : file.components) {
-    if (!built_in.find(component.name).components.empty()) {
-      fmt::print(stderr, "mortise: '{}' is also a built-in plugin, which scripts find first; give yours another name\n",
-                 component.name);
-    }
+    refuse_built_in_name(options.file, component.name);  // of a file without a manifest
     entry.parts.push_back({component.name, component.kind, component.summary, numerics_of(component)});
   }
   fmt::print("published  {}\n", publish(options.index, std::move(entry), {bytes.data(), bytes.size()}, pem).string());

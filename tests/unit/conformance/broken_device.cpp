@@ -43,7 +43,10 @@ bool has(mortise_device* handle, const char* defect) {
 mortise_status create(const mortise_host* host, const mortise_create_args* args, void** instance,
                       mortise_error* error) {
   return mortise::guard(error, "create", [&] {
-    auto self = std::make_unique<Device>(Device{Defect(mortise::Options(*args).get<std::string>("defect"))});
+    const auto given = mortise::known(args);
+    if (given.option_reader == nullptr)
+      throw mortise::Failure(MORTISE_FAILED_PRECONDITION, "create", "this host is too old");
+    auto self = std::make_unique<Device>(Device{Defect(mortise::Options(given).get<std::string>("defect"))});
     mortise_error why = mortise::make_error();
     mortise::check(sound().create(host, args, &self->inner, &why), why);
     *instance = self.release();
@@ -310,7 +313,7 @@ const mortise_component kComponent = {
     MORTISE_CAP_EXACT,
     "broken_device",
     "does one thing wrong",
-    R"({"type": "object", "properties": {"defect": {"title": "what it does wrong", "type": "string", "default": "none"}}})",
+    R"({"type": "object", "additionalProperties": false, "properties": {"defect": {"title": "what it does wrong", "type": "string", "default": "none"}}})",
     nullptr,
     &kTable,
     supports,

@@ -13,7 +13,7 @@ namespace mortise::conformance {
 namespace {
 
 TEST(Suite, PluginsThatAreNotBrokenPass) {
-  for (const char* file : {"broken_scheduler", "broken_proposer"}) {
+  for (const char* file : {"broken_scheduler", "broken_proposer", "broken_device"}) {
     const auto findings = run(file, nlohmann::json::object(), {});
     EXPECT_EQ(text_of(findings, Outcome::kFailed), "") << file;
     EXPECT_GT(findings.size(), 40u);
