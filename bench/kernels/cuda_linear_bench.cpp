@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "devices/cuda/ops.hpp"
+#include "loader/option_reader.hpp"
 #include "mortise/plugin.hpp"
 
 namespace {
@@ -52,7 +53,8 @@ class Gpu {
  public:
   Gpu() : error_(mortise::make_error()) {
     auto args = mortise::sized<mortise_create_args>();
-    args.options = mortise::view(std::string_view(R"({"tuning_cache": false})"));
+    const mortise::OptionReader options(nlohmann::json{{"tuning_cache", false}});
+    options.give_to(args);
     args.world = 1;
     check(component().create(nullptr, &args, &instance_, &error_));
     const auto sizes = mortise::sized<mortise_activate_args>();
