@@ -167,16 +167,10 @@ __global__ void __launch_bounds__(kThreads, 1) fp8_stream_kernel(const __grid_co
   const std::uint32_t barriers = weights_at + split.places * piece_bytes, rows_barriers = barriers + 2 * kFree;
   Place weights = {weights_at, barriers, split.places, piece_bytes};
   Place rows = {rows_at, rows_barriers, kRowsPlaces, kRowsBytes};
-  if (warp == 0) {
-    if (lane < split.places) {
-      make_barrier(barriers + lane * 8, 1);
-      make_barrier(barriers + kFree + lane * 8, split.warps);
-    }
-    if (lane < kRowsPlaces) {
-      make_barrier(rows_barriers + lane * 8, 1);
-      make_barrier(rows_barriers + kRowsFree + lane * 8, split.warps);
-    }
-  }
+  make_barriers(barriers, split.places, 1);
+  make_barriers(barriers + kFree, split.places, split.warps);
+  make_barriers(rows_barriers, kRowsPlaces, 1);
+  make_barriers(rows_barriers + kRowsFree, kRowsPlaces, split.warps);
   publish_barriers();
   __syncthreads();
   if (warp == kWarps + 1) {  // weights do not depend on preceding kernels

@@ -305,7 +305,7 @@ __global__ void __launch_bounds__(kThreads, 1) int4_widened_kernel(const __grid_
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int warpgroups = split.panels > kWarpgroupPanels ? 2 : 1;
   const WidenedPlace place = {shared_address(memory), place_bytes(kSets, split.panels, kRowTiles), split.places};
-  if (warp == 0) place.make_barriers(split.panels * kIntPanel, warpgroups * 4);
+  place.make_all_barriers(split.panels * kIntPanel, warpgroups * 4);
   publish_barriers();
   __syncthreads();
   if (warp >= kMultipliers && warp < kMultipliers + kWideners) {  // weights do not depend on preceding kernels

@@ -37,13 +37,11 @@ struct WidenedPlace {
   __device__ __forceinline__ void advance(int by = 1) {
     for (at += by; at >= places; at -= places) phase ^= 1;
   }
-  // Initialises the barriers of all places; called by a whole warp, on the first place. A place is full after
+  // Initialises the barriers of all places; called by all threads of a block, on the first place. A place is full after
   // `arrivals` of wideners and when x has come, and free when each multiplying warp has used it.
-  __device__ __forceinline__ void make_barriers(int arrivals, int multipliers) const {
-    const int lane = static_cast<int>(threadIdx.x) % 32;
-    if (lane >= places) return;
-    make_barrier(full() + lane * 8, arrivals + 1);
-    make_barrier(free() + lane * 8, multipliers);
+  __device__ __forceinline__ void make_all_barriers(int arrivals, int multipliers) const {
+    make_barriers(full(), places, arrivals + 1);
+    make_barriers(free(), places, multipliers);
   }
 };
 
