@@ -100,14 +100,14 @@ __device__ __forceinline__ void widen(const WidenedArgs& args, WidenedPlace plac
   const int lane = static_cast<int>(threadIdx.x) % 32, blocks = static_cast<int>(gridDim.x);
   const int block = static_cast<int>(blockIdx.x), tiles = (args.split.tiles - block + blocks - 1) / blocks;
   Narrow<kGrouped> narrow[kAhead];
-  WidenedUnit next = {args.split.panels, args.chunks}, here = next;  // to be loaded, to be widened
-  next.advance(widener);
-  place.advance(here.advance(widener));
+  WidenedUnit next(args.split.panels, args.chunks, kWideners), here = next;  // to be loaded, to be widened
+  next.begin(widener);
+  place.advance(here.begin(widener));
   const auto load = [&](Narrow<kGrouped>& to) {
     if (next.tile >= tiles) return;
     const int panel = min((block + next.tile * blocks) * args.split.panels + next.panel, args.panels - 1);
     to.load(first + panel * args.panel_bytes + next.chunk * fp8_chunk_bytes(kGrouped), policy);
-    next.advance(kWideners);
+    next.advance();
   };
 #pragma unroll
   for (int i = 0; i < kAhead; ++i) load(narrow[i]);
@@ -126,7 +126,7 @@ __device__ __forceinline__ void widen(const WidenedArgs& args, WidenedPlace plac
       __syncwarp();
       if (lane < kWriters<kGrouped>) arrive(place.full());
       load(narrow[i]);
-      place.advance(here.advance(kWideners));
+      place.advance(here.advance());
     }
   }
 }

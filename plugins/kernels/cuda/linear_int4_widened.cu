@@ -36,7 +36,7 @@ struct WidenedArgs {
   LinearIntArgs linear;
   Split split;
   std::int32_t chunks, panels;
-  std::int64_t panel_bytes;
+  std::uint32_t panel_bytes;
   const float* row_scales;
 };
 
@@ -69,6 +69,14 @@ struct Narrow {
     constexpr int kSteps = kIntSteps / kSets;  // in a set
     const int lane = static_cast<int>(threadIdx.x) % 32;
     const std::uint32_t row = to + lane / 8 % 2 * 1024 + lane % 8 * kIntChunk, swizzle = lane % 8;
+    std::uint32_t less_zero[kSets][2];  // of the lane's two rows, 128 - zero point in all bytes
+#pragma unroll
+    for (int set = 0; set < kSets; ++set) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        less_zero[set][half] = 0x80808080u - __shfl_sync(0xffffffffu, zero[set], lane / 4 + half * 8) * 0x01010101u;
+      }
+    }
 #pragma unroll
     for (int step = 0; step < kIntSteps; ++step) {
       const uint4& vector = words[step / 2];
@@ -76,9 +84,8 @@ struct Narrow {
       std::uint32_t v[4];
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
-        const std::uint32_t zeros = __shfl_sync(0xffffffffu, zero[step / kSteps], lane / 4 + j % 2 * 8) * 0x01010101u;
         const std::uint32_t values = (step % 2 == 0 ? w[j] : w[j] >> 4) & 0x0f0f0f0fu;
-        v[j] = ((values | 0x80808080u) - zeros) ^ 0x80808080u;  // no byte borrows from the next
+        v[j] = (values + less_zero[step / kSteps][j % 2]) ^ 0x80808080u;  // no byte carries to the next
       }
       store_matrices(row + (static_cast<std::uint32_t>(2 * step + lane / 16) ^ swizzle) * 16, v);
     }
@@ -90,19 +97,20 @@ struct Narrow {
 template <int kSets>
 __device__ __forceinline__ void widen(const WidenedArgs& args, WidenedPlace place, int widener) {
   const std::uint64_t policy = policy_of_what_is_read_once();
-  const std::byte* const first = args.linear.w + args.linear.first_column / kIntPanel * args.panel_bytes;
+  const std::byte* const first = args.linear.w + args.linear.first_column / kIntPanel * std::int64_t{args.panel_bytes};
   const int lane = static_cast<int>(threadIdx.x) % 32, blocks = static_cast<int>(gridDim.x);
   const int block = static_cast<int>(blockIdx.x), tiles = (args.split.tiles - block + blocks - 1) / blocks;
   constexpr int kAhead = kSets == 1 ? 3 : kSets == 2 ? 2 : 1;  // panels on their way, as registers allow
   Narrow<kSets> narrow[kAhead];
-  WidenedUnit next = {args.split.panels, args.chunks}, here = next;  // to be loaded, to be widened
-  next.advance(widener);
-  place.advance(here.advance(widener));
+  WidenedUnit next(args.split.panels, args.chunks, kWideners), here = next;  // to be loaded, to be widened
+  next.begin(widener);
+  place.advance(here.begin(widener));
   const auto load = [&](Narrow<kSets>& to) {
     if (next.tile >= tiles) return;
     const int panel = min((block + next.tile * blocks) * args.split.panels + next.panel, args.panels - 1);
-    to.load(first + panel * args.panel_bytes + next.chunk * int_chunk_bytes(4, kSets), policy);
-    next.advance(kWideners);
+    const auto chunk = static_cast<std::uint32_t>(next.chunk * int_chunk_bytes(4, kSets));
+    to.load(first + std::uint64_t{static_cast<std::uint32_t>(panel)} * args.panel_bytes + chunk, policy);
+    next.advance();
   };
 #pragma unroll
   for (int i = 0; i < kAhead; ++i) load(narrow[i]);
@@ -125,7 +133,7 @@ __device__ __forceinline__ void widen(const WidenedArgs& args, WidenedPlace plac
       __syncwarp();
       if (lane < kIntPanel) arrive(place.full());  // those that write scales
       load(narrow[i]);
-      place.advance(here.advance(kWideners));
+      place.advance(here.advance());
     }
   }
 }
@@ -364,7 +372,7 @@ cudaError_t launch_linear_int4_widened(const LinearIntArgs& args, void* workspac
   all.row_scales = rows.scales;
   all.chunks = static_cast<std::int32_t>(layout.chunks);
   all.panels = static_cast<std::int32_t>((args.n + kIntPanel - 1) / kIntPanel);
-  all.panel_bytes = layout.panel_bytes;
+  all.panel_bytes = static_cast<std::uint32_t>(layout.panel_bytes);
   const int panels = best_widened_panels(all.panels, most, kMostPanels, 2);
   const int bytes = place_bytes(sets, panels, row_tiles).all();
   const int places = std::min((kSharedBytes - kWidenedBarrierBytes) / bytes, kMostWidenedPlaces);

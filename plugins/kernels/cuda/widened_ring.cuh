@@ -46,18 +46,28 @@ struct WidenedPlace {
 };
 
 // A panel's chunk, the unit of a widener's work. The units of a block are numbered chunk after chunk, and panel after
-// panel in a chunk of a tile; a widener has every n-th.
-struct WidenedUnit {
-  int panels, chunks;                  // in a tile; in a panel
+// panel in a chunk of a tile; of `wideners`, number i has the units i, i + wideners, ..
+class WidenedUnit {
+ public:
   int panel = 0, chunk = 0, tile = 0;  // tile: the block's number `tile`
-  // Moves to the unit `by` later; returns the number of places between.
-  __device__ __forceinline__ int advance(int by) {
-    int places = by / panels;
-    panel += by % panels;
-    if (panel >= panels) panel -= panels, ++places;
-    for (chunk += places; chunk >= chunks; chunk -= chunks) ++tile;
+
+  __device__ WidenedUnit(int panels, int chunks, int wideners)  // unit 0
+      : panels_(panels), chunks_(chunks), places_(wideners / panels), rest_(wideners % panels) {}
+  // Moves to unit number i; returns the number of places between. Called once, on unit 0.
+  __device__ int begin(int i) { return move(i / panels_, i % panels_); }
+  // Moves to the widener's next unit; returns the number of places between. A division each time would take longer than
+  // half of the widening.
+  __device__ __forceinline__ int advance() { return move(places_, rest_); }
+
+ private:
+  __device__ __forceinline__ int move(int places, int rest) {
+    panel += rest;
+    if (panel >= panels_) panel -= panels_, ++places;
+    for (chunk += places; chunk >= chunks_; chunk -= chunks_) ++tile;
     return places;
   }
+  const int panels_, chunks_;  // in a tile; in a panel
+  const int places_, rest_;    // how far the next unit is
 };
 
 // Stores four 8 x 8 matrices of 16-bit elements. Lane l passes the address of row l % 8 of matrix l / 8, and
