@@ -11,6 +11,7 @@
 #include "kernels/cuda/linear_fp8_stream.hpp"
 #include "kernels/cuda/linear_fp8_wide.hpp"
 #include "kernels/cuda/linear_fp8_widened.hpp"
+#include "kernels/cuda/linear_int4_stream.hpp"
 #include "kernels/cuda/linear_int4_widened.hpp"
 #include "kernels/cuda/linear_int_stream.hpp"
 #include "kernels/cuda/linear_int_wide.hpp"
@@ -112,7 +113,9 @@ void multiply(mortise_device& device, const Matrix& x, const mortise_weight& wei
     check_cuda(launch(args, device.quantized.reserve(workspace_bytes(args), on, kWhere), on), kWhere);
   };
   const bool widens = widens_int4(args);
-  if (streams_int(args) && !(widens && args.m > kFewIntRows)) {
+  if (streams_int4(args)) {
+    multiply_by(stream_int4_workspace_bytes, launch_linear_int4_stream);
+  } else if (streams_int(args) && !(widens && args.m > kFewIntRows)) {
     multiply_by(stream_int_workspace_bytes, launch_linear_int_stream);
   } else if (widens) {
     multiply_by(widened_int4_workspace_bytes, launch_linear_int4_widened);

@@ -77,4 +77,40 @@ __device__ __forceinline__ uint2 quantized(const uint4& x, float inverse) {
   return {__byte_perm(pairs[0], pairs[1], 0x5410), __byte_perm(pairs[2], pairs[3], 0x5410)};
 }
 
+// kWarps warps of a block together quantise a row of `vectors` times eight elements. They meet at the named barrier
+// kBarrier. `largest`: shared memory for a number of each warp. `put(i, q)` receives elements 8 i .. 8 i + 7; a thread
+// has every (32 kWarps)-th vector. Whole warps call it, so i may also be `vectors` or more: then q is 0. When this
+// returns, the scale and what `put` wrote are complete.
+template <int kWarps, int kBarrier, class Put>
+__device__ __forceinline__ void quantize_row_together(const IntRow& x, int vectors, float* scale,
+                                                      std::uint32_t* largest, const Put& put) {
+  constexpr int kStep = kWarps * 32, kKept = 4;  // vectors that a thread keeps in registers
+  const int thread = static_cast<int>(threadIdx.x), first_of_warp = thread / 32 * 32;
+  const auto meet = [] { asm volatile("bar.sync %0, %1;" ::"n"(kBarrier), "n"(kStep) : "memory"); };
+  uint4 kept[kKept];
+  std::uint32_t most = 0;
+#pragma unroll
+  for (int i = 0; i < kKept; ++i) {
+    kept[i] = thread + i * kStep < vectors ? x.eight(thread + i * kStep) : uint4{0, 0, 0, 0};
+  }
+#pragma unroll
+  for (const uint4& vector : kept) most = max(most, largest_of(vector));
+  for (int i = thread + kKept * kStep; i < vectors; i += kStep) most = max(most, largest_of(x.eight(i)));
+  most = __reduce_max_sync(0xffffffffu, most);
+  if (thread % 32 == 0) largest[thread / 32] = most;
+  meet();
+#pragma unroll
+  for (int i = 0; i < kWarps; ++i) most = max(most, largest[i]);
+  const IntRowScale result = scale_of(most);
+  if (thread == 0) *scale = result.scale;
+#pragma unroll
+  for (int i = 0; i < kKept; ++i) {
+    if (first_of_warp + i * kStep < vectors) put(thread + i * kStep, quantized(kept[i], result.inverse));
+  }
+  for (int i = kKept * kStep; first_of_warp + i < vectors; i += kStep) {
+    put(thread + i, quantized(x.eight(thread + i), result.inverse));
+  }
+  meet();
+}
+
 }  // namespace mortise::cuda

@@ -102,38 +102,6 @@ __device__ __forceinline__ void wait_for_warps(int barrier, int warps) {
   asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(warps * 32) : "memory");
 }
 
-// All warps together quantise the only row of x.
-__device__ __forceinline__ void quantize_row(const StreamArgs& args, char* q, float* scale, std::uint32_t* largest) {
-  constexpr int kStep = kWarps * 32, kKept = 4;  // vectors that a thread keeps in registers
-  const int thread = static_cast<int>(threadIdx.x), vectors = args.chunks * (kIntChunk / 8);
-  const IntRow x(args.linear, 0);
-  uint4 kept[kKept];
-  std::uint32_t most = 0;
-#pragma unroll
-  for (int i = 0; i < kKept; ++i) {
-    kept[i] = thread + i * kStep < vectors ? x.eight(thread + i * kStep) : uint4{0, 0, 0, 0};
-  }
-#pragma unroll
-  for (const uint4& vector : kept) most = max(most, largest_of(vector));
-  for (int i = thread + kKept * kStep; i < vectors; i += kStep) most = max(most, largest_of(x.eight(i)));
-  most = __reduce_max_sync(0xffffffffu, most);
-  if (thread % 32 == 0) largest[thread / 32] = most;
-  wait_for_warps(kAllReady, kWarps);
-#pragma unroll
-  for (int i = 0; i < kWarps; ++i) most = max(most, largest[i]);
-  const IntRowScale result = scale_of(most);
-  if (thread == 0) *scale = result.scale;
-  const auto put_eight = [&](int i, const uint4& vector) {
-    *reinterpret_cast<uint2*>(q + 8 * i) = quantized(vector, result.inverse);
-  };
-#pragma unroll
-  for (int i = 0; i < kKept; ++i) {
-    if (thread + i * kStep < vectors) put_eight(thread + i * kStep, kept[i]);
-  }
-  for (int i = thread + kKept * kStep; i < vectors; i += kStep) put_eight(i, x.eight(i));
-  wait_for_warps(kAllReady, kWarps);
-}
-
 // The team's first warp adds the terms that all its warps have left.
 __device__ __forceinline__ void add_terms(const StreamArgs& args, int tile, const char* terms, const float* row_scales,
                                           bool integers) {
@@ -208,7 +176,13 @@ __global__ void __launch_bounds__(kThreads, 1) int_stream_kernel(const __grid_co
   if (lane == 0) feeder.fill_gently(args.split.early, rows_came);
   __syncwarp();
   wait_for_kernel_before();
-  if (args.rows.q == nullptr) quantize_row(args, rows, row_scale, largest);
+  if (args.rows.q == nullptr) {
+    const int vectors = chunks * (kIntChunk / 8);
+    const auto put = [rows, vectors](int i, const uint2& q) {
+      if (i < vectors) *reinterpret_cast<uint2*>(rows + 8 * i) = q;
+    };
+    quantize_row_together<kWarps, kAllReady>(IntRow(linear, 0), vectors, row_scale, largest, put);
+  }
   if (first >= tiles) return;
   wait_barrier(rows_came, 0);
   const float* const row_scales = args.rows.q == nullptr ? row_scale : args.rows.scales;

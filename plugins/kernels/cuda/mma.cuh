@@ -24,7 +24,15 @@ __device__ __forceinline__ void mma_m16n8k32(std::int32_t (&d)[4], const std::ui
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-// The same with d = a b.
+// The same with unsigned bytes in a.
+__device__ __forceinline__ void mma_m16n8k32_unsigned(std::int32_t (&d)[4], const std::uint32_t (&a)[4],
+                                                      const std::uint32_t (&b)[2]) {
+  asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+               : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+// mma_m16n8k32 with d = a b.
 __device__ __forceinline__ void first_mma_m16n8k32(std::int32_t (&d)[4], const std::uint32_t (&a)[4],
                                                    const std::uint32_t (&b)[2]) {
   asm volatile(

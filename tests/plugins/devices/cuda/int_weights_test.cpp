@@ -2,7 +2,7 @@
 // quantised, by all kernels and at every number of rows.
 // Covers: plugins/devices/checks/quantized
 // Covers: plugins/kernels/cuda/{int_loads,int_pack,row_pieces,int_rows,int_sums,int_weight}
-// Covers: plugins/kernels/cuda/{linear_int4_widened,linear_int_stream,linear_int_wide,widened_ring}
+// Covers: plugins/kernels/cuda/{linear_int4_stream,linear_int4_widened,linear_int_stream,linear_int_wide,widened_ring}
 // Covers: plugins/kernels/cuda/wgmma
 #include <algorithm>
 #include <array>
@@ -312,13 +312,14 @@ TEST_F(CudaIntWeights, LargeShapes) {
 }
 
 // Warps hand weights and rows to each other through a ring: a race would show now and then only. The blocks have
-// several tiles.
+// several tiles, and pass their rings several times.
 TEST_F(CudaIntWeights, ProductsHaveTheSameBitsEveryTime) {
   for (const std::size_t group : {32, 64, 128}) {
-    const cpu::IntProblem<Bf16> p({32, 20000, 1152, 4, group}, Values::kNormal, 9, false);
+    const std::size_t n = group == 32 ? 20000 : 40000;
+    const cpu::IntProblem<Bf16> p({32, n, 1152, 4, group}, Values::kNormal, 9, false);
     const Source source(p.w, 4);
     const QuantizedWeight weight({&source});
-    for (const std::size_t m : {5, 15, 32}) {
+    for (const std::size_t m : {1, 2, 3, 5, 15, 32}) {
       const std::vector<Bf16> x(p.x.begin(), p.x.begin() + static_cast<std::ptrdiff_t>(m * p.shape.k));
       const Call call = {m, p.shape.n, p.shape.k};
       const auto once = product<Bf16>(weight.get(), x, call);
