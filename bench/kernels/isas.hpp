@@ -9,8 +9,8 @@
 
 namespace mortise::bench {
 
-// Those that are named; without names all that the machine has but portable. nullopt, after a message on standard
-// error, when one is unknown or missing here.
+// Returns the named instruction sets; without names, all that the machine has except portable. Returns nullopt, after a
+// message on standard error, if this machine lacks one or a name is unknown.
 std::optional<std::vector<cpu::Isa>> isas_named(std::span<char*> names);
 
 }  // namespace mortise::bench

@@ -1,5 +1,5 @@
-// linear_input.hpp: what the benchmarks of both linears multiply, how they share it among threads, and the product in
-// bf16, which the other one is held against.
+// linear_input.hpp: inputs of both linear benchmarks, their division among threads, and the bf16 product that
+// linear_int_bench compares with.
 #pragma once
 
 #include <algorithm>

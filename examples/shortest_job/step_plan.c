@@ -17,8 +17,8 @@ typedef struct step_plan {
   mortise_plan_blocks blocks; /* counts them as the host does, those that preempted sequences share included */
   int64_t rows_left;
   int64_t reserve;     /* blocks that running sequences will need beyond this step, see still_needed() */
-  int32_t num_running; /* with the starts of this plan, without those that it preempts */
-  int32_t num_started, num_scheduled;
+  int32_t num_running; /* with the admissions of this plan, without those that it preempts */
+  int32_t num_admitted, num_scheduled;
 } step_plan;
 
 static int64_t max64(int64_t a, int64_t b) {
@@ -32,7 +32,7 @@ static bool runs(const step_plan* p, int32_t i) {
   return p->view->states[i] == MORTISE_SEQ_RUNNING;
 }
 static int64_t first(const step_plan* p, int32_t i) {
-  return mortise_plan_start(p->view, i);
+  return mortise_plan_run_begin(p->view, i);
 }
 static int32_t known(const step_plan* p, int32_t i) {
   return (int32_t)(p->view->num_tokens[i] - first(p, i));
@@ -82,7 +82,7 @@ static void run(step_plan* p, int32_t i, int32_t n) {
   ++p->num_scheduled;
   if (!runs(p, i)) {
     ++p->num_running;
-    ++p->num_started;
+    ++p->num_admitted;
   }
   p->reserve += still_needed(p, i);
 }
@@ -119,14 +119,14 @@ static void serve(step_plan* p, int32_t i) {
   while ((n = longest_run(p, i, p->blocks.num_free)) < 1) {
     const int32_t victim = last_running(p)->index;
     if (victim == i) return;
-    /* The starts of this plan count on cached blocks that the victim may hold. The next step is soon enough. */
-    if (p->num_started > 0 && p->blocks.num_preempted == 0) return;
+    /* Sequences that this plan admits count on cached blocks that the victim may hold. The next step is soon enough. */
+    if (p->num_admitted > 0 && p->blocks.num_preempted == 0) return;
     preempt(p, victim);
   }
   run(p, i, n);
 }
 
-/* --- starts */
+/* --- admissions */
 
 static bool older_one_waits(const step_plan* p, const seq_place* place) {
   for (int32_t k = 0; k < p->view->num_seqs; ++k) {
@@ -140,9 +140,9 @@ static bool older_one_waits(const step_plan* p, const seq_place* place) {
   return false;
 }
 
-/* Starts a waiting sequence if it may and if it fits; else all that arrived after it wait behind it: *num_allowed is
- * how many may start, in order of arrival. */
-static void start(step_plan* p, const seq_place* place, int32_t* num_allowed) {
+/* Admits a waiting sequence if it may run and fits. Otherwise all later arrivals wait behind it: *num_allowed is how
+ * many may be admitted, in order of arrival. */
+static void admit(step_plan* p, const seq_place* place, int32_t* num_allowed) {
   const int32_t i = place->index;
   if (i >= *num_allowed || p->rows_left < 1 || p->num_running >= p->view->seq_budget || p->blocks.num_preempted > 0)
     return;
@@ -157,7 +157,7 @@ static void start(step_plan* p, const seq_place* place, int32_t* num_allowed) {
 }
 
 /* Lets a waiting sequence take blocks and a place from running ones of worse priority, if it needs to and if all of
- * them together have enough. REQUIRES: the plan has no starts yet. */
+ * them together have enough. REQUIRES: the plan has admitted nobody yet. */
 static void displace(step_plan* p, const seq_place* place) {
   const seq_place* const end = p->order + p->view->num_seqs;
   if (p->blocks.num_preempted > 0) return;
@@ -211,7 +211,7 @@ static void begin(step_plan* p) {
   p->rows_left = view->token_budget;
   p->blocks = mortise_plan_blocks_begin(view, p->blocks_memory);
   p->reserve = 0;
-  p->num_running = p->num_started = p->num_scheduled = 0;
+  p->num_running = p->num_admitted = p->num_scheduled = 0;
   for (int32_t i = 0; i < view->num_seqs; ++i) {
     if (!runs(p, i)) continue;
     ++p->num_running;
@@ -262,7 +262,7 @@ void make_plan(const mortise_schedule_view* view, const seq_place* order, int32_
     }
     if (is_first) displace(&p, &order[k]);
     is_first = false;
-    if (p.new_tokens[i] == 0) start(&p, &order[k], &num_allowed);
+    if (p.new_tokens[i] == 0) admit(&p, &order[k], &num_allowed);
   }
   if (p.num_scheduled == 0 && size > 0) run_oldest(&p);
   plan->num_scheduled = plan->num_pins = 0;

@@ -3,13 +3,13 @@
  *
  *   Decodes   run first, each for one row.
  *   Prompts   of running and of waiting sequences share the rows that are left, in the order, in chunks.
- *   Starts    A waiting sequence starts if all its known tokens fit beside what the running ones still need for theirs,
- *             and one block more for each of them. If it does not fit, it holds back all that arrived after it, but not
- *             those before it. A sequence that was preempted starts when nobody older of its priority waits: so it
- *             passes an older one once at most, however often it is preempted.
+ *   Admissions  A waiting sequence is admitted if all its known tokens fit beside what the running ones still need for
+ *             theirs, and one block more for each of them. If it does not fit, it holds back all that arrived after it,
+ *             but not those before it. A sequence that was preempted is admitted when nobody older of its priority
+ *             waits: so it passes an older one once at most, however often it is preempted.
  *   Blocks    A running sequence that lacks blocks takes them from the last running one in the order, never from one
  *             before it. If it is the last itself, it keeps its blocks and waits. A waiting sequence takes blocks and
- *             places from running ones of worse priority, in the same way. A plan that preempts starts nobody else.
+ *             places from running ones of worse priority, in the same way. A plan that preempts admits nobody else.
  *   Drafts    get what rows and blocks are left in the end. They are cheap to do without while prompts fill the step.
  *
  * The first running sequence in the order is never preempted and always runs, as long as it has one row. So no two

@@ -22,7 +22,7 @@ class PastTexts {
   PastTexts(int64_t max_tokens, uint64_t hash_seed)
       : max_tokens_(max_tokens), hash_seed_(hash_seed), young_(hash_seed), old_(hash_seed) {}
 
-  // Where a sequence stands: the end of its text among the young ones, and what of it the old ones have.
+  // A sequence's position: the end of its text in the young automaton, and its longest suffix in the old one.
   struct Reader {
     SuffixAutomaton::State end = SuffixAutomaton::kRoot;
     Place old;

@@ -35,8 +35,8 @@ constexpr const char* kOptionsSchema = R"schema({
   }
 })schema";
 
-// Tokens of a prompt's end that stand before the answer among the past texts: an answer's beginning is looked up by
-// them.
+// How many tokens of a prompt's end are stored before its answer, so that the beginning of a later answer can be
+// matched.
 constexpr std::size_t kPromptEnd = 16;
 
 class Suffix {

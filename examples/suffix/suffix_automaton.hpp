@@ -3,8 +3,8 @@
 // A suffix automaton (Blumer et al., 1985) of several texts that grow token by token. A state stands for the substrings
 // that end at the same places; the longest of them has `length` tokens. The link of a state leads to its next shorter
 // substrings, which end at more places. So the links of a text's last state are its suffixes, the longest first.
-// Each state knows how often it occurs and its favourite: the edge to the token that followed most often, of equals the
-// one that followed last.
+// Each state knows how often it occurs and its favourite: the edge to the token that followed most often; of equally
+// frequent tokens, the latest.
 #pragma once
 
 #include <cstdint>

@@ -53,7 +53,7 @@ class ExpressionParser {
 
   ExpressionPointer make(Expression::Kind kind, std::vector<ExpressionPointer> operands = {});
   ExpressionPointer variable(const std::string& name);
-  // Sets depth and size of a node that got more operands.
+  // Sets the depth of a node from its operands. Refuses an expression that nests too deep.
   ExpressionPointer measured(ExpressionPointer node);
   template <typename... Operands>
   ExpressionPointer node(Expression::Kind kind, Operands... operands);

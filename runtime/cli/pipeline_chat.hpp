@@ -17,8 +17,9 @@ namespace mortise {
 // there is none. render() may be called on any thread if `script` may.
 class PipelineChat {
  public:
-  // The script's function. It gets messages whose contents are texts, and returns the text of the chat. The texts have
-  // CallerMarks, unless the pipeline accepts special tokens in contents.
+  // The script's function. It gets messages whose contents are texts, and returns the text of the chat. The texts carry
+  // CallerMarks (caller_marks.hpp), which keep them from making special tokens, unless the pipeline accepts special
+  // tokens in contents.
   using Script = std::function<std::string(const nlohmann::json& messages)>;
 
   // `tokenizer` outlives this object. Without `script`, the checkpoint's template is used; if it is not supported, that

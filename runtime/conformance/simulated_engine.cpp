@@ -232,7 +232,7 @@ void SimulatedEngine::abort_random() {
 }
 
 void SimulatedEngine::admit(Sequence& s) {
-  if (!std::exchange(s.was_started, true)) admissions_.push_back({s.id, num_steps_, s.num_cached});
+  if (!std::exchange(s.was_started, true)) starts_.push_back({s.id, num_steps_, s.num_cached});
   cache_.hold(s.path);
   s.blocks = s.path;
   s.num_published = static_cast<int32_t>(s.path.size());
@@ -328,7 +328,7 @@ void SimulatedEngine::check(const View& view, const mortise_schedule_plan& plan)
     expect(!options_.whole_drafts || n < view.remaining(i) || drafts == view.lookahead[i],
            "max_drafts[{}] is {}, but MORTISE_VIEW_WHOLE_DRAFTS asks for all {}", i, drafts, view.lookahead[i]);
     const int32_t end = view.end(i, n, drafts);
-    rows += end - view.start(i);
+    rows += end - view.run_begin(i);
     blocks -= view.new_blocks(i, end, plan.num_preempted > 0);
     if (!view.running(i) && plan.num_preempted == 0) {
       int32_t num_left = 0;  // blocks that several are admitted with are taken once
@@ -365,7 +365,7 @@ void SimulatedEngine::check_starvation(const View& view, const mortise_schedule_
   for (int32_t k = 0; k < plan.num_scheduled; ++k) {
     const int32_t i = plan.seqs[k], end = view.end(i, plan.num_new_tokens[k], plan.max_drafts[i]);
     scheduled[static_cast<std::size_t>(i)] = 1;
-    watched.rows -= end - view.start(i);
+    watched.rows -= end - view.run_begin(i);
     watched.blocks -= view.new_blocks(i, end, plan.num_preempted > 0);
     if (!view.running(i)) --watched.places;
   }
@@ -375,7 +375,7 @@ void SimulatedEngine::check_starvation(const View& view, const mortise_schedule_
   const auto need = [&](std::size_t at) -> SequenceNeed {
     const auto i = static_cast<int32_t>(at);
     const auto last = static_cast<int64_t>(live_[view.live[at]].last_token);
-    return {last - view.start(i), blocks_for(last, options_.block_size) + 1 - (view.running(i) ? view.held[i] : 0)};
+    return {last - view.run_begin(i), blocks_for(last, options_.block_size) + 1 - (view.running(i) ? view.held[i] : 0)};
   };
   if (const auto starved = starvation_.look(watched, need)) throw CaseFailed(starved->why);
 }
@@ -386,7 +386,7 @@ bool SimulatedEngine::lacks_room_for_the_oldest(const View& view) const {
   for (int32_t i = 1; i < view.abi.num_seqs; ++i) {
     if (view.running(i)) blocks.preempt(i);
   }
-  return blocks.needed(0, view.start(0) + 1) > blocks.num_free();
+  return blocks.needed(0, view.run_begin(0) + 1) > blocks.num_free();
 }
 
 void SimulatedEngine::tell_events() {
@@ -439,7 +439,7 @@ void SimulatedEngine::replace(const View& view, mortise_schedule_plan& plan) con
   for (auto later = order.rbegin(); later != order.rend(); ++later) {  // the first needs room for a row
     const int32_t first = order.front();
     const int32_t row = view.remaining(first) == 1 && options_.whole_drafts ? 1 + view.lookahead[first] : 1;
-    if (blocks.needed(first, view.start(first) + row) <= blocks.num_free()) break;
+    if (blocks.needed(first, view.run_begin(first) + row) <= blocks.num_free()) break;
     if (*later == first || !view.running(*later)) continue;
     plan.preempted[plan.num_preempted++] = *later;
     blocks.preempt(*later);
@@ -451,7 +451,7 @@ void SimulatedEngine::replace(const View& view, mortise_schedule_plan& plan) con
     plan.max_drafts[i] = options_.whole_drafts ? view.lookahead[i] : 0;
     const auto fits = [&](int32_t n) {
       const int32_t end = view.end(i, n, plan.max_drafts[i]);
-      return end - view.start(i) <= rows && blocks.needed(i, end) <= blocks.num_free();
+      return end - view.run_begin(i) <= rows && blocks.needed(i, end) <= blocks.num_free();
     };
     int32_t n = view.remaining(i);
     while (n > 0 && !fits(n)) --n;
@@ -460,7 +460,7 @@ void SimulatedEngine::replace(const View& view, mortise_schedule_plan& plan) con
     plan.num_new_tokens[plan.num_scheduled++] = n;
     const int32_t end = view.end(i, n, plan.max_drafts[i]);
     blocks.run(i, end);
-    rows -= end - view.start(i);
+    rows -= end - view.run_begin(i);
     places -= view.running(i) ? 0 : 1;
   }
 }

@@ -89,12 +89,12 @@ class SimulatedEngine {
   bool holds_nothing() const { return cache_.num_available() == cache_.num_blocks(); }
 
   // Sequences in the order in which they first ran.
-  struct Admission {
+  struct Start {
     uint64_t id;
     int64_t step;
     int32_t num_cached;
   };
-  const std::vector<Admission>& admissions() const { return admissions_; }
+  const std::vector<Start>& starts() const { return starts_; }
 
   // From now on another scheduler plans; it is told of the live sequences first.
   void swap_scheduler(SchedulerCalls scheduler);
@@ -153,7 +153,7 @@ class SimulatedEngine {
     SimulatedRequest added;
   };
   std::vector<Event> events_;
-  std::vector<Admission> admissions_;
+  std::vector<Start> starts_;
   uint64_t next_id_ = 1;
   int64_t num_steps_ = 0, num_preemptions_ = 0, num_finished_ = 0, num_rows_ = 0, num_prompt_rows_ = 0;
   int64_t num_dropped_pins_ = 0, num_pins_ = 0;
@@ -178,10 +178,12 @@ struct SimulatedEngine::View {
   // The blocks that nobody but these sequences holds.
   int32_t blocks_freed(std::span<const int32_t> seqs) const;
   bool running(int32_t i) const { return states[i] == MORTISE_SEQ_RUNNING; }
-  int32_t start(int32_t i) const { return running(i) ? num_computed[i] : num_cached[i]; }
-  int32_t remaining(int32_t i) const { return num_tokens[i] - start(i); }
+  int32_t run_begin(int32_t i) const { return running(i) ? num_computed[i] : num_cached[i]; }
+  int32_t remaining(int32_t i) const { return num_tokens[i] - run_begin(i); }
   // Returns the number of tokens with KV after a run of n tokens; drafts run only after the last known token.
-  int32_t end(int32_t i, int32_t n, int32_t drafts) const { return start(i) + n + (n == remaining(i) ? drafts : 0); }
+  int32_t end(int32_t i, int32_t n, int32_t drafts) const {
+    return run_begin(i) + n + (n == remaining(i) ? drafts : 0);
+  }
   int64_t new_blocks(int32_t i, int32_t end, bool preempts) const;
   // Whether sequence a comes before b: by priority, then by arrival.
   bool before(int32_t a, int32_t b) const {

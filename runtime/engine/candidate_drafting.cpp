@@ -8,15 +8,15 @@ namespace {
 
 // Gives a sequence the draft state that the candidate's proposers need. The destructor restores the state of the
 // serving proposers. Engine's thread only.
-class Stage {
+class BorrowedDraftState {
  public:
-  Stage(Sequence& sequence, const Drafting& candidate) : sequence_(sequence) {
+  BorrowedDraftState(Sequence& sequence, const Drafting& candidate) : sequence_(sequence) {
     exchange();
     candidate.welcome(sequence_);
   }
-  ~Stage() { exchange(); }
-  Stage(const Stage&) = delete;
-  Stage& operator=(const Stage&) = delete;
+  ~BorrowedDraftState() { exchange(); }
+  BorrowedDraftState(const BorrowedDraftState&) = delete;
+  BorrowedDraftState& operator=(const BorrowedDraftState&) = delete;
 
  private:
   void exchange() {
@@ -41,10 +41,10 @@ class Stage {
 }  // namespace
 
 void CandidateDrafting::propose(const mortise_step& step, std::span<const ScheduledSequence> scheduled) {
-  std::deque<Stage> stages;
+  std::deque<BorrowedDraftState> borrowed;
   std::vector<ScheduledSequence> own;
   for (const ScheduledSequence& item : scheduled) {
-    stages.emplace_back(*item.sequence, *candidate_);
+    borrowed.emplace_back(*item.sequence, *candidate_);
     own.push_back({item.sequence, item.num_new_tokens, std::numeric_limits<std::int32_t>::max()});
   }
   candidate_->propose(step, own);
@@ -61,8 +61,8 @@ void CandidateDrafting::observe(std::span<const StepOutcome> outcomes, std::span
                                 const mortise_tensor* hidden) {
   for (const StepOutcome& outcome : outcomes) judge(*outcome.sequence);
   for (const std::uint64_t id : ended) pending_.erase(id);
-  std::deque<Stage> stages;
-  for (const StepOutcome& outcome : outcomes) stages.emplace_back(*outcome.sequence, *candidate_);
+  std::deque<BorrowedDraftState> borrowed;
+  for (const StepOutcome& outcome : outcomes) borrowed.emplace_back(*outcome.sequence, *candidate_);
   candidate_->observe(outcomes, ended, hidden);
 }
 

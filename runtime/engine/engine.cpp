@@ -380,7 +380,7 @@ void Engine::commit_sequence(Sequence& sequence, std::span<const LogitRow> rows,
     if (finish == FinishReason::kStop) news.stop_token = token;
     const bool is_accepted = draft < drafts.size() && drafts[draft] == token;
     infos[i].draft = is_accepted             ? DraftOutcome::kAccepted
-                     : draft < drafts.size() ? DraftOutcome::kReplaced
+                     : draft < drafts.size() ? DraftOutcome::kRecovered
                                              : DraftOutcome::kNone;
     news.tokens.push_back(std::move(infos[i]));
     if (sequence.choice_is_complete()) finish = FinishReason::kStop;

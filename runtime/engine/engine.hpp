@@ -132,7 +132,8 @@ class Engine {
   void trace_to(TraceFile* file);
 
  private:
-  // What a swap has built but not put in yet. If sizes change, `all` holds everything.
+  // What a swap has built but not put in place yet. If sizes change, `all` is a complete new Setup, and the other
+  // members are null; otherwise `all` is null.
   struct Fresh {
     std::unique_ptr<Setup> all;
     std::unique_ptr<SequenceKv> kv;

@@ -96,8 +96,8 @@ struct Planner::View {
     return num_freed;
   }
 
-  std::int32_t start(std::size_t i) const { return running(i) ? num_computed[i] : num_cached[i]; }
-  std::int32_t remaining(std::size_t i) const { return num_tokens[i] - start(i); }
+  std::int32_t run_begin(std::size_t i) const { return running(i) ? num_computed[i] : num_cached[i]; }
+  std::int32_t remaining(std::size_t i) const { return num_tokens[i] - run_begin(i); }
   // How many of `drafts` a run of `n` new tokens verifies: all if it ends the known tokens, otherwise none.
   std::int32_t drafts(std::size_t i, std::int32_t n, std::int32_t drafts) const {
     return n == remaining(i) ? drafts : 0;
@@ -108,7 +108,7 @@ struct Planner::View {
     return (end(i, rows) + limits.block_size - 1) / limits.block_size;
   }
   // Tokens of sequence `i` with KV after it has run `rows` rows.
-  std::int64_t end(std::size_t i, std::int32_t rows) const { return std::int64_t{start(i)} + rows; }
+  std::int64_t end(std::size_t i, std::int32_t rows) const { return std::int64_t{run_begin(i)} + rows; }
   bool running(std::size_t i) const { return states[i] == MORTISE_SEQ_RUNNING; }
 };
 
@@ -261,7 +261,7 @@ void Planner::added(const std::shared_ptr<const Sequence>& sequence) {
 void Planner::ended(std::uint64_t seq_id) {
   events_.push_back({MORTISE_EVENT_ENDED, seq_id, 0, nullptr});
   starvation_.ended(seq_id);
-  rehearsed_starts_.erase(seq_id);
+  rehearsed_admissions_.erase(seq_id);
   if (starved_ == seq_id) starved_.reset();
 }
 
@@ -410,9 +410,9 @@ std::optional<std::string> Planner::why_replace() const {
 // Returns a sequence that the scheduler starves, if there is one.
 std::optional<StarvationWatch::Starved> Planner::find_starved(const View& view, const mortise_schedule_view& abi_view,
                                                               const StepPlan& plan, bool is_carried_out) {
-  std::vector<char> scheduled(view.live.size(), 0), starts(is_carried_out ? 0 : view.live.size(), 0);
+  std::vector<char> scheduled(view.live.size(), 0), admits(is_carried_out ? 0 : view.live.size(), 0);
   WatchedPlan watched{view.ids, view.priorities, view.states, scheduled};
-  watched.starts = starts;
+  watched.admits = admits;
   watched.rows = limits_.max_batched_tokens;
   watched.places = limits_.max_num_seqs;
   PlanBlocks blocks(abi_view);  // without preemptions: a plan that preempts is handled below
@@ -425,7 +425,7 @@ std::optional<StarvationWatch::Starved> Planner::find_starved(const View& view, 
     watched.rows -= rows;
     blocks.run(static_cast<std::int32_t>(i), view.end(i, rows));
     if (view.running(i)) continue;
-    if (!is_carried_out) starts[i] = rehearsed_starts_.insert(view.ids[i]).second;
+    if (!is_carried_out) admits[i] = rehearsed_admissions_.insert(view.ids[i]).second;
     --watched.places;
   }
   watched.blocks = blocks.num_free();

@@ -65,8 +65,8 @@ class Planner {
   };
   // For a verified swap: asks the candidate scheduler for a plan of a step that runs by the serving scheduler's plan,
   // and checks it by the same rules; nullopt: it is good. These plans never run, so the first plan that schedules a
-  // waiting sequence counts as its start, and later plans do not. The candidate's pins are not kept, and it is told of
-  // none.
+  // waiting sequence counts as its admission, and later plans do not. The candidate's pins are not kept, and it is told
+  // of none.
   std::optional<Breach> rehearse(std::uint64_t step_id, const std::vector<Sequence*>& runnable,
                                  const std::vector<std::int32_t>& lookahead, const KvCache& cache);
 
@@ -110,7 +110,7 @@ class Planner {
   RepeatedMessages& messages_;
   StarvationWatch starvation_;
   std::optional<std::uint64_t> starved_;                // a starved sequence, until it ends
-  std::unordered_set<std::uint64_t> rehearsed_starts_;  // live sequences that a rehearsed plan has started
+  std::unordered_set<std::uint64_t> rehearsed_admissions_;  // live sequences that a rehearsed plan has admitted
   std::vector<Event> events_;
   CachedFreePrefixes cached_free_;  // of the runnable
   std::uint64_t num_rejected_ = 0, num_starved_ = 0;

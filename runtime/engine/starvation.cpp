@@ -22,8 +22,8 @@ std::optional<StarvationWatch::Starved> StarvationWatch::look(const WatchedPlan&
     const std::int32_t priority = plan.priorities[i];
     if (plan.scheduled[i] != 0) {
       if (!waits_.empty()) waits_.erase(plan.ids[i]);
-      const bool starts = plan.starts.empty() ? plan.states[i] != MORTISE_SEQ_RUNNING : plan.starts[i] != 0;
-      if (oldest.empty() || !starts) continue;
+      const bool admits = plan.admits.empty() ? plan.states[i] != MORTISE_SEQ_RUNNING : plan.admits[i] != 0;
+      if (oldest.empty() || !admits) continue;
       const std::int64_t rows = need(i).rows;
       for (const LeftOut& older : oldest) {
         if (priority >= older.priority) older.wait->passed_rows += rows;
@@ -51,7 +51,7 @@ std::optional<std::string> StarvationWatch::verdict(std::uint64_t id, const Wait
     return fmt::format("sequence {} starves: {} plans left it out although they had room for it", id, wait.idle_plans);
   }
   if (wait.passed_rows > limits_.passed_rows) {
-    return fmt::format("sequence {} starves: later sequences that were started before it may run {} rows", id,
+    return fmt::format("sequence {} starves: later sequences that were admitted before it may run {} rows", id,
                        wait.passed_rows);
   }
   return std::nullopt;

@@ -23,7 +23,7 @@ struct WatchedPlan {
   std::int64_t rows = 0, places = 0, blocks = 0;
   // Empty: the plan is run, so it admits every waiting sequence that it schedules. For a rehearsed plan, 1: the first
   // such plan that schedules this waiting sequence.
-  std::span<const char> starts = {};
+  std::span<const char> admits = {};
 };
 
 // The most rows and blocks that a sequence may still need until its end.
@@ -55,7 +55,7 @@ class StarvationWatch {
   // Counted since the sequence last ran.
   struct Wait {
     std::int64_t idle_plans = 0;   // that had room for it but left it out, after a younger sequence had passed it
-    std::int64_t passed_rows = 0;  // of younger sequences that were started meanwhile
+    std::int64_t passed_rows = 0;  // of younger sequences that were admitted meanwhile
   };
   std::optional<std::string> verdict(std::uint64_t id, const Wait& wait) const;
 

@@ -27,8 +27,8 @@ struct Answer {
   std::optional<std::int32_t> retry_after_s;  // for 429
 };
 
-// Properties of an answer that a front end sets. By default they are drawn or looked up; a front end that must give the
-// same answer again sets them. A value.
+// Properties that a front end may set on an answer. An unset id is drawn, and an unset `created` is looked up: a front
+// end that must give the same answer again sets both. A value.
 struct AnswerStamp {
   std::optional<std::string> id;        // without the prefix "cmpl-"; nullopt: random
   std::optional<std::int64_t> created;  // Unix seconds; nullopt: now

@@ -9,9 +9,9 @@ namespace mortise {
 
 // How a token relates to the draft for its place, of a proposer or of a prediction.
 enum class DraftOutcome {
-  kNone,      // there was no draft for its place
-  kAccepted,  // it is the draft
-  kReplaced,  // the draft was another token and was rejected
+  kNone,       // there was no draft for its place
+  kAccepted,   // it is the draft
+  kRecovered,  // the draft was another token and was rejected
 };
 
 // Log probabilities are the raw log-softmax, before penalties, temperature and masks.

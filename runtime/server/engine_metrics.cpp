@@ -110,19 +110,19 @@ void add_speculation(Families& to, const SpeculationStats& stats, const Labels& 
     sum.add(proposer);
     const Labels named = with(of, "proposer", proposer.name);
     to.counter("mortise_draft_tokens_total", "Tokens that a proposer drafted.", named, proposer.num_drafts);
-    to.counter("mortise_accepted_tokens_total", "Drafted tokens that were accepted.", named, proposer.num_accepted);
+    to.counter("mortise_accepted_tokens_total", "Draft tokens that were accepted.", named, proposer.num_accepted);
     for (std::size_t i = 0; i < proposer.drafted_at.size(); ++i) {
       const Labels at = with(named, "position", std::to_string(i));
-      to.counter("mortise_draft_tokens_per_position_total", "Drafted tokens by position in the draft.", at,
+      to.counter("mortise_draft_tokens_per_position_total", "Draft tokens by position in the draft.", at,
                  proposer.drafted_at[i]);
-      to.counter("mortise_accepted_tokens_per_position_total", "Drafted tokens that were accepted.", at,
+      to.counter("mortise_accepted_tokens_per_position_total", "Draft tokens that were accepted.", at,
                  proposer.accepted_at[i]);
     }
   }
   if (stats.proposers.empty()) return;
   to.counter("vllm:spec_decode_num_drafts_total", "Drafts: one for each sequence and step that had any.", of,
              sum.num_verified);
-  to.counter("vllm:spec_decode_num_draft_tokens_total", "Drafted tokens.", of, sum.num_drafts);
+  to.counter("vllm:spec_decode_num_draft_tokens_total", "Draft tokens.", of, sum.num_drafts);
   to.counter("vllm:spec_decode_num_accepted_tokens_total", "Accepted tokens.", of, sum.num_accepted);
   for (std::size_t i = 0; i < sum.accepted_at.size(); ++i) {
     to.counter("vllm:spec_decode_num_accepted_tokens_per_pos_total", "Accepted tokens by position in the draft.",

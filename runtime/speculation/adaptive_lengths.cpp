@@ -34,7 +34,7 @@ void AdaptiveLengths::choose(std::span<const Candidate> candidates) {
   ++steps_since_longer_;
   probe_ = Probe::kNone;
   for (auto& [bits, kind] : kinds_) kind.acceptance.end_step();
-  if (may_wait(candidates)) {
+  if (keeps_last_choice(candidates)) {
     for (const Candidate& candidate : candidates) {
       DraftState& state = *candidate.state;
       if (state.best < 0) state.best = kind_of(state).typical;
@@ -53,8 +53,9 @@ void AdaptiveLengths::choose(std::span<const Candidate> candidates) {
   end_choice(candidates);
 }
 
-// Returns whether the last choice stays for this step: for some steps, if the batch has about the same size.
-bool AdaptiveLengths::may_wait(std::span<const Candidate> candidates) {
+// Returns whether this step keeps the last choice: until steps_to_choice_ steps have passed, and only while the batch
+// stays in the same size bucket.
+bool AdaptiveLengths::keeps_last_choice(std::span<const Candidate> candidates) {
   if (--steps_to_choice_ < 0) return false;
   return size_bucket(static_cast<std::int32_t>(candidates.size())) == size_bucket(num_candidates_);
 }

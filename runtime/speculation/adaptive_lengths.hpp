@@ -96,7 +96,7 @@ class AdaptiveLengths {
 
   double tokens_left(const Candidate& candidate) const;  // estimated from the lengths of others
   Kind& kind_of(const DraftState& state) { return kinds_[state.kind]; }
-  bool may_wait(std::span<const Candidate> candidates);
+  bool keeps_last_choice(std::span<const Candidate> candidates);
   void begin_choice(std::span<const Candidate> candidates);
   void end_choice(std::span<const Candidate> candidates);
   void ask_nobody();

@@ -22,15 +22,15 @@ void add_counts(std::vector<std::uint64_t>& to, const std::vector<std::uint64_t>
 
 }  // namespace
 
-void ProposerStats::add(std::int32_t made, std::int32_t accepted) {
+void ProposerStats::add(std::int32_t new_drafts, std::int32_t new_accepted) {
   ++num_verified;
-  num_drafts += static_cast<std::uint64_t>(made);
-  num_accepted += static_cast<std::uint64_t>(accepted);
-  const auto length = std::max(drafted_at.size(), static_cast<std::size_t>(made));
+  num_drafts += static_cast<std::uint64_t>(new_drafts);
+  num_accepted += static_cast<std::uint64_t>(new_accepted);
+  const auto length = std::max(drafted_at.size(), static_cast<std::size_t>(new_drafts));
   drafted_at.resize(length);
   accepted_at.resize(length);
-  for (std::size_t i = 0; i < static_cast<std::size_t>(made); ++i) ++drafted_at[i];
-  for (std::size_t i = 0; i < static_cast<std::size_t>(accepted); ++i) ++accepted_at[i];
+  for (std::size_t i = 0; i < static_cast<std::size_t>(new_drafts); ++i) ++drafted_at[i];
+  for (std::size_t i = 0; i < static_cast<std::size_t>(new_accepted); ++i) ++accepted_at[i];
 }
 
 void ProposerStats::add(const ProposerStats& other) {

@@ -18,8 +18,8 @@ struct ProposerStats {
   std::vector<std::uint64_t> drafted_at, accepted_at;  // by position in the draft
   double draft_s = 0;                                  // seconds in its calls
 
-  // Adds one verification: of the `made` drafts of a sequence (at least 1), `accepted` were accepted.
-  void add(std::int32_t made, std::int32_t accepted);
+  // Adds one verification: a sequence got `new_drafts` drafts (at least 1), of which `new_accepted` were accepted.
+  void add(std::int32_t new_drafts, std::int32_t new_accepted);
   void add(const ProposerStats& other);
   void subtract(const ProposerStats& earlier);
   double mean_acceptance_length() const;

@@ -2,7 +2,7 @@
 // of finish() together equal Tokenizer::decode() of all ids. Each text is valid UTF-8: the first bytes of a character
 // wait for the rest, and invalid bytes become U+FFFD. Time and memory for a token do not depend on the number of
 // earlier tokens. A decoder that strips a space from the start of a text does so here, too, unless the text continues
-// another one's tokens.
+// the tokens of another text.
 #pragma once
 
 #include <cstdint>

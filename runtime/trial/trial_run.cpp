@@ -136,7 +136,8 @@ class Trial {
   }
 
  private:
-  // For a script, all parts are read again; for any other change only those that do not serve.
+  // Notes the files that the parent will read: for a script those of all parts, for any other change only those of
+  // parts that do not serve yet.
   void note_files(const PipelineDescription& wanted) {
     const std::vector<const Component*> serving = assembly_.components();
     const auto note = [&](const PartDescription& part) {

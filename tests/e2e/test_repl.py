@@ -303,7 +303,7 @@ def test_a_trace_is_begun_and_ended(talk, tmp_path):
         "existing folder"]
     assert process.stderr.count(f"the trace is in {file}; open it in ") == 2
     assert taken.read_text() == "mine"
-    events = json.loads(file.read_text())  # of the second time, in which nothing ran
+    events = json.loads(file.read_text())  # the second trace, during which nothing ran
     assert [event["ph"] for event in events][:2] == ["M", "M"] and not [event for event in events if event["name"] == "step"]
 
 

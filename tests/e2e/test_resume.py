@@ -235,7 +235,7 @@ def test_the_second_ctrl_c_ends_at_once(tmp_path):
         process.send_signal(signal.SIGINT)
         time.sleep(0.5)
         assert process.poll() is None
-        # On a slow machine the first may not have been noticed yet, and two that wait are one.
+        # A slow machine may not have handled the first SIGINT yet, and pending SIGINTs merge into one. So send more.
         end = time.monotonic() + 60
         while process.poll() is None:
             assert time.monotonic() < end

@@ -236,7 +236,9 @@ TEST_F(DraftModelTest, AModelThatDraftsForItselfIsAlwaysRight) {
         EXPECT_EQ(result.stats.num_accepted, result.stats.num_drafts) << k << " drafts" << more;
         EXPECT_GT(result.stats.num_drafts, 100u);
         EXPECT_EQ(result.stats.num_proposer_failures, 0u);
-        if (*more == '\0') {  // all but the prompt's own token, and what did not fit in front of the end
+        // Each step drafts k of its k + 1 tokens. The prompt's step drafts none; a request's last step may lack up
+        // to 8.
+        if (*more == '\0') {
           EXPECT_GE(result.stats.num_drafts,
                     6u * 89u * static_cast<unsigned>(k) / (static_cast<unsigned>(k) + 1) - 6u * 8u);
           EXPECT_EQ(result.runners.front().num_forgotten, 0u);

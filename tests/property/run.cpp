@@ -58,7 +58,7 @@ struct RandomScheduler {
       const std::int32_t i = order[k];
       if (preempted.contains(i) || (k > 0 && random() % 5 == 0)) continue;
       const bool waits = view.states[i] == MORTISE_SEQ_WAITING;
-      const std::int32_t start = mortise_plan_start(&view, i);
+      const std::int32_t start = mortise_plan_run_begin(&view, i);
       const std::int32_t remaining = view.num_tokens[i] - start;
       std::int32_t n = std::min(remaining, rows);
       if (random() % 2 == 0) n = 1 + static_cast<std::int32_t>(random() % static_cast<std::uint32_t>(n));

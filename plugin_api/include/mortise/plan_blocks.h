@@ -1,17 +1,18 @@
 /* mortise/plan_blocks.h: counts the KV blocks that a plan takes, exactly as the host counts them when it checks the
- * plan. For schedulers in C and C++. Not part of the ABI: compiled into the plugin. mortise/plan_blocks.hpp wraps it.
+ * plan. For schedulers in C and C++. Not part of the ABI: compiled into the plugin. Since 0.6. mortise/plan_blocks.hpp
+ * wraps it.
  *
  *   int32_t* memory = ...;                                  [2 * view->num_seqs]
  *   mortise_plan_blocks blocks = mortise_plan_blocks_begin(view, memory);
  *   mortise_plan_blocks_preempt(&blocks, victim);           before any waiting sequence runs
  *   if (mortise_plan_blocks_needed(&blocks, i, end) <= blocks.num_free) mortise_plan_blocks_run(&blocks, i, end);
  *
- * `end` is the number of tokens with KV after the run: where sequence i starts (mortise_plan_start), plus its new
+ * `end` is the number of tokens with KV after the run: where the run begins (mortise_plan_run_begin), plus its new
  * tokens, plus its granted drafts if the run ends the known tokens.
  *
  * When several admitted sequences share a cached block that nobody holds, only the first one is charged for it; the
  * order of admissions does not matter. When several preempted sequences share a block, it becomes free with the last
- * one. For one plan and one thread. No function can fail or allocates memory. */
+ * one. For one plan and one thread. No function fails or allocates memory. */
 #ifndef MORTISE_PLAN_BLOCKS_H
 #define MORTISE_PLAN_BLOCKS_H
 
@@ -40,8 +41,9 @@ static inline mortise_plan_blocks mortise_plan_blocks_begin(const mortise_schedu
   return blocks;
 }
 
-/* The number of sequence i's leading tokens that need not run: their KV is computed or cached. */
-static inline int32_t mortise_plan_start(const mortise_schedule_view* view, int32_t i) {
+/* The position where a run of sequence i begins: the number of its leading tokens that need not run, because their KV
+ * is computed or cached. */
+static inline int32_t mortise_plan_run_begin(const mortise_schedule_view* view, int32_t i) {
   return view->states[i] == MORTISE_SEQ_RUNNING ? view->num_computed[i] : view->num_cached[i];
 }
 
@@ -80,7 +82,7 @@ static inline int64_t mortise_plan_blocks_needed(const mortise_plan_blocks* bloc
 }
 
 /* Records that the plan admits the waiting sequence i, with all its cached blocks. */
-static inline void mortise_plan_blocks_start(mortise_plan_blocks* blocks, int32_t i) {
+static inline void mortise_plan_blocks_admit(mortise_plan_blocks* blocks, int32_t i) {
   const mortise_schedule_view* const view = blocks->view;
   int32_t common = view->num_cached_free_blocks[i], at;
   for (at = i; blocks->num_taken[at] < common; at = view->cached_free_with[at]) {
@@ -93,7 +95,7 @@ static inline void mortise_plan_blocks_start(mortise_plan_blocks* blocks, int32_
 /* Records that the plan runs sequence i until `end` tokens have KV. Once for each sequence. */
 static inline void mortise_plan_blocks_run(mortise_plan_blocks* blocks, int32_t i, int64_t end) {
   blocks->num_free -= mortise_plan_blocks_needed(blocks, i, end);
-  if (blocks->view->states[i] != MORTISE_SEQ_RUNNING) mortise_plan_blocks_start(blocks, i);
+  if (blocks->view->states[i] != MORTISE_SEQ_RUNNING) mortise_plan_blocks_admit(blocks, i);
 }
 
 #endif

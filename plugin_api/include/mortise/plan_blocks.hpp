@@ -35,9 +35,9 @@ class PlanBlocks {
   void run(int32_t i, int64_t end) { mortise_plan_blocks_run(&blocks_, i, end); }
 
   // The two halves of run(), for a planner that changes its mind about `end`: take() takes blocks, or returns them if
-  // `n` is negative; start() records that the plan admits the waiting sequence `i`.
+  // `n` is negative; admit() records that the plan admits the waiting sequence `i`.
   void take(int64_t n) { blocks_.num_free -= n; }
-  void start(int32_t i) { mortise_plan_blocks_start(&blocks_, i); }
+  void admit(int32_t i) { mortise_plan_blocks_admit(&blocks_, i); }
 
  private:
   std::vector<int32_t> memory_;

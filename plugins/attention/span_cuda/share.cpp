@@ -57,8 +57,8 @@ SharedGroup make_group(const mortise_batch& batch, const PlanShape& shape, std::
   // Each row keeps at least one key of its own, so that each tile does. (A prompt may be shared to its last token.)
   for (const int32_t seq : members) tokens = std::min(tokens, first_position(batch, seq));
   const int32_t end = tokens / kSpan;
-  // With a sliding window: every row must see a span of the group, and every span before the group that it sees must be
-  // covered.
+  // With a sliding window, a member must see a span of the group with each row, and outer groups must cover all earlier
+  // spans that its rows see.
   const auto out = [&](int32_t seq) {
     const int32_t covered = sequences[static_cast<std::size_t>(seq)].covered;
     return span_seen_at(shape, batch.seq_lens[seq] - 1) >= end ||

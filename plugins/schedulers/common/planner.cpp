@@ -33,17 +33,17 @@ Planner::Planner(const mortise_schedule_view& view, const Limits& limits, std::s
 
 // Tokens with KV after a run of n tokens. A run to the last known token also writes the drafts granted so far.
 int64_t Planner::end_of(int32_t i, int32_t n) const {
-  return int64_t{start(i)} + n + (n == remaining(i) ? drafts_[i] : 0);
+  return int64_t{run_begin(i)} + n + (n == remaining(i) ? drafts_[i] : 0);
 }
 
 // The largest number of new tokens that the rows left and `free_blocks` have room for; 0: none. Where drafts cannot be
 // cut, a run that would end without room for them stops one token short.
 int32_t Planner::largest_run(int32_t i, int64_t free_blocks) const {
-  const int64_t held = running(i) ? view_.blocks_held[i] : start(i) / view_.block_size;  // full blocks only
+  const int64_t held = running(i) ? view_.blocks_held[i] : run_begin(i) / view_.block_size;  // full blocks only
   // The free blocks that a waiting sequence takes for its full cached blocks alone.
   const int64_t cached_blocks = running(i) ? 0 : cost(i, held * view_.block_size);
   if (cached_blocks > free_blocks) return 0;
-  const int64_t slots = (held + free_blocks - cached_blocks) * view_.block_size - start(i);
+  const int64_t slots = (held + free_blocks - cached_blocks) * view_.block_size - run_begin(i);
   const int64_t room = std::min(rows_left_, slots);
   if (rows(i, remaining(i)) <= room) return remaining(i);
   return static_cast<int32_t>(std::clamp<int64_t>(room, 0, remaining(i) - 1));

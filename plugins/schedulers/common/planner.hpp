@@ -49,10 +49,10 @@ class Planner {
 
  private:
   bool running(int32_t i) const { return view_.states[i] == MORTISE_SEQ_RUNNING; }
-  int32_t start(int32_t i) const { return mortise_plan_start(&view_, i); }
-  int32_t remaining(int32_t i) const { return view_.num_tokens[i] - start(i); }
+  int32_t run_begin(int32_t i) const { return mortise_plan_run_begin(&view_, i); }
+  int32_t remaining(int32_t i) const { return view_.num_tokens[i] - run_begin(i); }
   int64_t end_of(int32_t i, int32_t n) const;
-  int64_t rows(int32_t i, int32_t n) const { return end_of(i, n) - start(i); }
+  int64_t rows(int32_t i, int32_t n) const { return end_of(i, n) - run_begin(i); }
   int64_t cost(int32_t i, int64_t end) const { return blocks_.needed(i, end); }
   int32_t largest_run(int32_t i, int64_t free_blocks) const;
 

@@ -1,4 +1,4 @@
-// plugins/schedulers/prefix_group/admission.hpp: the order in which a step would start waiting requests. In each class:
+// plugins/schedulers/prefix_group/admission.hpp: the order in which a step would admit waiting requests. In each class:
 //
 //   1 preempted requests, in the order in which they first started
 //   2 members of the open turns; neighbours in the tree come together
@@ -24,7 +24,7 @@ class Admission {
   // `serial` is unique to each Admission. REQUIRES: the backlog is settled with `view`; both outlive this.
   Admission(Backlog& backlog, const mortise_schedule_view& view, const scheduling::Limits& limits, uint64_t serial);
 
-  // All running requests, and the waiting requests that may start. Call once.
+  // All running requests, and the waiting requests that the step may admit. Call once.
   std::vector<scheduling::Place> order();
   // For each request in the order that has not started yet: its turn, its rows, and whether they count against the turn
   // or the credit.

@@ -57,7 +57,7 @@ void Console::say_legend() {
                                {" ", TokenOrigin::kPlain},
                                {"bonus token after them", TokenOrigin::kBonus},
                                {" ", TokenOrigin::kPlain},
-                               {"token in place of a rejected draft", TokenOrigin::kReplaced},
+                               {"token in place of a rejected draft", TokenOrigin::kRecovered},
                                {" ", TokenOrigin::kPlain},
                                {"no draft", TokenOrigin::kPlain}};
   std::cerr << (has_shades_ && screen_err_ ? shaded(legend) : bracketed(legend)) << '\n';

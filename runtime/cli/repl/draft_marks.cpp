@@ -15,7 +15,7 @@ std::string_view colour_of(TokenOrigin origin) {
       return "\033[30;42m";
     case TokenOrigin::kBonus:
       return "\033[30;46m";
-    case TokenOrigin::kReplaced:
+    case TokenOrigin::kRecovered:
       return "\033[30;43m";
     case TokenOrigin::kPlain:
       break;
@@ -31,7 +31,7 @@ std::string_view brackets_of(TokenOrigin origin) {
       return "[]";
     case TokenOrigin::kBonus:
       return "<>";
-    case TokenOrigin::kReplaced:
+    case TokenOrigin::kRecovered:
       return "{}";
     case TokenOrigin::kPlain:
       break;
@@ -60,7 +60,7 @@ TokenOrigin DraftMarks::origin_of(const TokenInfo& token) {
   const bool is_accepted = token.draft == DraftOutcome::kAccepted;
   const bool after_accepted = std::exchange(after_accepted_, is_accepted);
   if (is_accepted) return TokenOrigin::kAccepted;
-  if (token.draft == DraftOutcome::kReplaced) return TokenOrigin::kReplaced;
+  if (token.draft == DraftOutcome::kRecovered) return TokenOrigin::kRecovered;
   return after_accepted ? TokenOrigin::kBonus : TokenOrigin::kPlain;
 }
 

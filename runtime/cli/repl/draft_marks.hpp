@@ -16,10 +16,10 @@ namespace mortise {
 
 // The origin of a token.
 enum class TokenOrigin {
-  kPlain,     // from the target, in a step without a draft for its place
-  kAccepted,  // drafted, and the target drew the same token
-  kReplaced,  // from the target, where another token was drafted and rejected
-  kBonus,     // from the target, after the last draft of a step that accepted all drafts
+  kPlain,      // from the target, in a step without a draft for its place
+  kAccepted,   // drafted, and the target drew the same token
+  kRecovered,  // from the target, where another token was drafted and rejected
+  kBonus,      // from the target, after the last draft of a step that accepted all drafts
 };
 
 struct MarkedText {

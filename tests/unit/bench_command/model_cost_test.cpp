@@ -84,7 +84,8 @@ TEST_P(BenchModelCostOfLayout, AQuantizedCheckpointCountsAsItsOwnIntegers) {
   const ModelCost cost =
       model_cost(checkpoint, dims_of(MORTISE_BF16, static_cast<std::int32_t>(layout.bits), 64), kNoKv);
   EXPECT_EQ(cost.body_elements, layout.n * layout.k);
-  const double head = 2 * 100 * 64;  // 6900: it became integers, which those of quantised checkpoints do not
+  // 6900 instead: the head was counted as integers, but a quantised checkpoint's head stays float.
+  const double head = 2 * 100 * 64;
   EXPECT_EQ(cost.weight_bytes, layout.n * layout.k * layout.bits / 8 + layout.n * layout.groups * 5 + head);
 }
 

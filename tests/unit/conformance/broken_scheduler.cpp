@@ -129,7 +129,7 @@ mortise_status plan(mortise_scheduler* handle, const mortise_schedule_view* show
   const bool whole = (view.flags & MORTISE_VIEW_WHOLE_DRAFTS) != 0 && !defect.is("cuts_drafts");
   std::set<int32_t> preempted;
   const auto end_of = [&](int32_t i, int64_t n) {
-    const int64_t start = mortise_plan_start(&view, i);
+    const int64_t start = mortise_plan_run_begin(&view, i);
     return start + n + (start + n == view.num_tokens[i] ? out->max_drafts[i] : 0);
   };
   for (const int32_t i : order) out->max_drafts[i] = whole ? view.lookahead[i] : 0;
@@ -148,7 +148,7 @@ mortise_status plan(mortise_scheduler* handle, const mortise_schedule_view* show
   const auto schedule = [&](int32_t i) {
     const bool waits = view.states[i] == MORTISE_SEQ_WAITING;
     if (preempted.contains(i) || (waits && places <= 0)) return;
-    const int64_t start = mortise_plan_start(&view, i);
+    const int64_t start = mortise_plan_run_begin(&view, i);
     int64_t n = view.num_tokens[i] - start;
     const auto fits = [&] {
       const int64_t end = end_of(i, n);

@@ -36,7 +36,8 @@ class FailuresTest : public EngineTest {
   std::vector<Collector> collectors;
 };
 
-// Four run, one after the other, and four wait: the step that has no memory is of one sequence.
+// One sequence runs per step, four in turn while four wait, so the step that runs out of memory belongs to one
+// sequence.
 TEST_F(FailuresTest, AStepWithoutMemoryCostsItsOwnSequencesAndChangesNoTokenOfTheOthers) {
   world->plan = [](const mortise_schedule_view& view, mortise_schedule_plan& plan) {
     std::int32_t index = static_cast<std::int32_t>(view.step_id % 4) % view.num_seqs;

@@ -208,7 +208,7 @@ TEST_F(CompletionsTest, APromptIsComputedOnceForAllItsCompletions) {
       limits.max_num_seqs = 16;
       limits.num_blocks = 200;
       world = std::make_unique<FakeWorld>(limits);
-      // Another one's step lasts until all of them are there.
+      // Another request's step lasts until all completions have been submitted.
       std::atomic<bool> all_there = false;
       world->before_forward = [&](std::int64_t) {
         while (!all_there) std::this_thread::yield();

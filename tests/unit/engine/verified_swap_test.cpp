@@ -292,7 +292,7 @@ TEST_F(VerifiedSwapTest, ASchedulerThatStarvesASequenceIsRefused) {
   ends = true;
   younger.join();
   EXPECT_EQ(where.request, 1u);
-  EXPECT_THAT(text, HasSubstr(" starves: later sequences that were started before it"));
+  EXPECT_THAT(text, HasSubstr(" starves: later sequences that were admitted before it"));
   EXPECT_EQ(engine->stats().num_starved, 0u);
   expect_answer(oldest, 240);
 }

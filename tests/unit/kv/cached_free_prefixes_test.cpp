@@ -106,7 +106,7 @@ TEST_F(CachedFreePrefixesTest, SequencesInAnyOrderTakeTheirBlocksOnce) {
       EXPECT_EQ(cached_free_.num_cached_free()[i], own);
       EXPECT_LE(cached_free_.with()[i], index);
       EXPECT_EQ(blocks.cached_free(index), left);
-      blocks.start(index);
+      blocks.admit(index);
       EXPECT_EQ(blocks.cached_free(index), 0);
     }
     cache_.release(held);

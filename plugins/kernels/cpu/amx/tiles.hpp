@@ -8,7 +8,8 @@
 
 namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE {
 
-// The memory operand of ldtilecfg. Palette 1 by constant: leaf 0x1D of CPUID, which describes it, may be hidden.
+// The memory operand of ldtilecfg. Palette 1 is a constant: CPUID leaf 0x1D, which describes it, may be hidden (for
+// example by a hypervisor).
 struct alignas(64) TileConfig {
   std::uint8_t palette = 1;
   std::uint8_t start_row = 0;

@@ -21,7 +21,7 @@
 namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE {
 namespace {
 
-constexpr std::size_t kTile = 32;  // elements of K in a depth tile
+constexpr std::size_t kDepthTile = 32;  // elements of K in a depth tile
 constexpr std::size_t kTileRows = 16;
 constexpr std::size_t kTileBytes = 1024;
 constexpr std::size_t kRowBytes = 64;  // bytes in a row of a tile
@@ -37,8 +37,8 @@ constexpr std::size_t kAccumulator = kTileRows * kLanes;  // floats
 constexpr std::size_t minimum(std::size_t a, std::size_t b) {
   return a < b ? a : b;
 }
-constexpr std::size_t tiles_of(std::size_t k) {
-  return (k + kTile - 1) / kTile;
+constexpr std::size_t depth_tiles_of(std::size_t k) {
+  return (k + kDepthTile - 1) / kDepthTile;
 }
 
 // The tiles of up to 32 rows of x.
@@ -49,13 +49,13 @@ struct TilesOfX {
 };
 
 // The tiles of the rows [m, m + rows). If the last tile needs zero padding, it is built in `last`.
-TilesOfX tiles_of_x(const LinearArgs& args, std::size_t m, std::size_t rows, Bf16 (&last)[2 * kTileRows * kTile]) {
+TilesOfX tiles_of_x(const LinearArgs& args, std::size_t m, std::size_t rows, Bf16 (&last)[2 * kTileRows * kDepthTile]) {
   const Bf16* x = static_cast<const Bf16*>(args.x) + m * args.x_stride;
-  const std::size_t whole = args.k / kTile * kTile;
+  const std::size_t whole = args.k / kDepthTile * kDepthTile;
   const bool filled = whole < args.k;
   for (std::size_t i = 0; filled && i < rows; ++i) {
-    for (std::size_t j = 0; j < kTile; ++j) {
-      last[i * kTile + j] = whole + j < args.k ? x[i * args.x_stride + whole + j] : Bf16{0};
+    for (std::size_t j = 0; j < kDepthTile; ++j) {
+      last[i * kDepthTile + j] = whole + j < args.k ? x[i * args.x_stride + whole + j] : Bf16{0};
     }
   }
   return {reinterpret_cast<const char*>(x), args.x_stride * sizeof(Bf16),
@@ -67,7 +67,7 @@ TilesOfX tiles_of_x(const LinearArgs& args, std::size_t m, std::size_t rows, Bf1
 template <class Y>
 struct PairRows {
   static constexpr std::size_t kColumns = 2 * kLanes;  // of y
-  static std::size_t to_second(const LinearArgs& args) { return tiles_of(args.k) * kTileBytes; }
+  static std::size_t to_second(const LinearArgs& args) { return depth_tiles_of(args.k) * kTileBytes; }
 
   static MORTISE_INLINE void write(const LinearArgs& args, std::size_t m, std::size_t i0, std::size_t i1, std::size_t n,
                                    const float* first, const float* second) {
@@ -94,7 +94,9 @@ struct PairRows {
 template <class Y>
 struct GatedRows {
   static constexpr std::size_t kColumns = kLanes;
-  static std::size_t to_second(const LinearArgs& args) { return args.n / 2 / kLanes * tiles_of(args.k) * kTileBytes; }
+  static std::size_t to_second(const LinearArgs& args) {
+    return args.n / 2 / kLanes * depth_tiles_of(args.k) * kTileBytes;
+  }
 
   template <Activation act>
   static void write_as(const LinearArgs& args, std::size_t m, std::size_t i0, std::size_t i1, std::size_t n,
@@ -163,7 +165,7 @@ MORTISE_INLINE void multiply_few_tile(const char* x, std::size_t row_stride, con
 template <int panels>
 MORTISE_INLINE void accumulate_few(const LinearArgs& args, const TilesOfX& x, const char* w, std::size_t to_next,
                                    float (&acc)[panels][kAccumulator]) {
-  const std::size_t tiles = tiles_of(args.k), whole = x.last == nullptr ? tiles : tiles - 1;
+  const std::size_t tiles = depth_tiles_of(args.k), whole = x.last == nullptr ? tiles : tiles - 1;
   tile_zero<0>();
   if constexpr (panels > 1) tile_zero<1>();
   if constexpr (panels > 2) tile_zero<2>();
@@ -181,7 +183,7 @@ MORTISE_INLINE void accumulate_few(const LinearArgs& args, const TilesOfX& x, co
 template <int panels, class Y>
 void multiply_few_panels(const LinearArgs& args, const TilesOfX& x, std::size_t m, std::size_t rows, std::size_t n) {
   alignas(64) float acc[panels][kAccumulator];
-  const std::size_t panel_bytes = tiles_of(args.k) * kTileBytes;
+  const std::size_t panel_bytes = depth_tiles_of(args.k) * kTileBytes;
   accumulate_few<panels>(args, x, static_cast<const char*>(args.w) + n / kLanes * panel_bytes, panel_bytes, acc);
   for (std::size_t j = 0; j < panels; ++j) write_rows<Y>(args, m, rows, n + j * kLanes, acc[j]);
 }
@@ -204,7 +206,7 @@ void multiply_few(GatedRows<Y>, const LinearArgs& args, const TilesOfX& x, std::
   alignas(64) float acc[2][kAccumulator];
   configure_few(rows);
   for (std::size_t n = n0; n < n1; n += kLanes) {
-    const char* w = static_cast<const char*>(args.w) + n / kLanes * tiles_of(args.k) * kTileBytes;
+    const char* w = static_cast<const char*>(args.w) + n / kLanes * depth_tiles_of(args.k) * kTileBytes;
     accumulate_few<2>(args, x, w, GatedRows<Y>::to_second(args), acc);
     GatedRows<Y>::write(args, m, 0, rows, n, acc[0], acc[1]);
   }
@@ -280,7 +282,7 @@ PairSums in_y(const LinearArgs& args, std::size_t m, std::size_t n) {
 template <int panels, class Rows>
 void multiply_many(const LinearArgs& args, const TilesOfX& x, std::size_t n, Beside<WritePair<Rows>>& beside,
                    const PairSums& sums) {
-  const std::size_t tiles = tiles_of(args.k), to_second = Rows::to_second(args);
+  const std::size_t tiles = depth_tiles_of(args.k), to_second = Rows::to_second(args);
   const std::size_t whole = x.last == nullptr ? tiles : tiles - 1;
   const char* w = static_cast<const char*>(args.w) + n / kLanes * tiles * kTileBytes;
   beside.begin(tiles, tiles);
@@ -313,7 +315,7 @@ void multiply_last(GatedRows<Y>, const LinearArgs&, const TilesOfX&, std::size_t
 // Prefetches the pair of panels at column n of y.
 template <class Rows>
 void fetch_panels(const LinearArgs& args, std::size_t n, Beside<WritePair<Rows>>& beside) {
-  const std::size_t panel_bytes = tiles_of(args.k) * kTileBytes, lines = panel_bytes / kRowBytes;
+  const std::size_t panel_bytes = depth_tiles_of(args.k) * kTileBytes, lines = panel_bytes / kRowBytes;
   beside.set_fetch(static_cast<const char*>(args.w) + n / kLanes * panel_bytes, Rows::to_second(args), lines, 0,
                    2 * lines);
 }
@@ -391,7 +393,7 @@ Lines lines_of_next_chunk(const LinearArgs& args, const LinearRange& range, std:
                           std::size_t block, std::size_t blocks) {
   const std::size_t n_end = minimum(n + chunk, range.n1 + range.ahead);
   if (n >= n_end) return {};
-  const std::size_t panel_bytes = tiles_of(args.k) * kTileBytes;
+  const std::size_t panel_bytes = depth_tiles_of(args.k) * kTileBytes;
   const std::size_t panels = (n_end - n + kLanes - 1) / kLanes;
   const std::size_t row_lines = panels * (panel_bytes / kRowBytes), lines = kPanelsFor<Rows> * row_lines;
   return {static_cast<const char*>(args.w) + n / kLanes * panel_bytes, Rows::to_second(args), row_lines,
@@ -400,10 +402,10 @@ Lines lines_of_next_chunk(const LinearArgs& args, const LinearRange& range, std:
 
 template <class Rows>
 void run_rows(const LinearArgs& args, const LinearRange& range) {
-  alignas(64) Bf16 last[2 * kTileRows * kTile];
+  alignas(64) Bf16 last[2 * kTileRows * kDepthTile];
   constexpr std::size_t kPanels = kPanelsFor<Rows>;
   const std::size_t panels = (range.n1 - range.n0 + kLanes - 1) / kLanes * kPanels;
-  const std::size_t panel_bytes = tiles_of(args.k) * kTileBytes;
+  const std::size_t panel_bytes = depth_tiles_of(args.k) * kTileBytes;
   const std::size_t blocks = (range.m1 - range.m0 + 2 * kTileRows - 1) / (2 * kTileRows);
   const bool few = blocks <= kFewBlocks;
   const std::size_t at_once = !few ? kChunksOfMany : blocks > 1 ? kChunksOfFew : 1;

@@ -20,19 +20,19 @@ constexpr std::size_t kRowsOfBothChains = 3;           // more rows: one chain a
 constexpr std::size_t kRowBlock = 1, kPanelBlock = 1;
 constexpr std::size_t kRowsOfBothChains = 1;
 #endif
-constexpr std::size_t kTile = 32;        // elements of K in a depth tile
+constexpr std::size_t kDepthTile = 32;   // elements of K in a depth tile
 constexpr std::size_t kBlockTiles = 8;   // depth tiles whose weights stay in the first-level cache for all rows
 constexpr std::size_t kChunkRows = 240;  // the accumulators of this many rows stay in the second-level cache
 
 constexpr std::size_t minimum(std::size_t a, std::size_t b) {
   return a < b ? a : b;
 }
-constexpr std::size_t tiles_of(std::size_t k) {
-  return (k + kTile - 1) / kTile;
+constexpr std::size_t depth_tiles_of(std::size_t k) {
+  return (k + kDepthTile - 1) / kDepthTile;
 }
 // Prepared rows are one cache line longer than needed: rows a power of two apart would all share the same cache sets.
 constexpr std::size_t prepared_stride(std::size_t k) {
-  return tiles_of(k) * kTile + kLanes;
+  return depth_tiles_of(k) * kDepthTile + kLanes;
 }
 
 // Where the weights of a pair (even k, odd k) are, and how they are multiplied. Has no state.
@@ -89,9 +89,9 @@ template <class W, bool odd, std::size_t rows, std::size_t panels>
                                  std::size_t w_stride, Sums<rows, panels>& out) {
   Sums<rows, panels> sums;
   clear(sums);
-  for (std::size_t pair = 0; pair < kTile / 2; ++pair) {
+  for (std::size_t pair = 0; pair < kDepthTile / 2; ++pair) {
     // Prefetches the next depth tile during the first of this one's two chains.
-    if (!odd) __builtin_prefetch(w + (kTile + pair * 2) * kLanes);
+    if (!odd) __builtin_prefetch(w + (kDepthTile + pair * 2) * kLanes);
     add_half<W, odd>(x + pair * 2, x_stride, w + pair * 2 * kLanes, w_stride, sums);
   }
   out = sums;
@@ -107,7 +107,7 @@ void multiply_block(const float* x, std::size_t x_stride, const typename W::Elem
       clear(a);
       clear(b);
 #pragma GCC unroll 2
-      for (std::size_t pair = 0; pair < kTile / 2; ++pair) {
+      for (std::size_t pair = 0; pair < kDepthTile / 2; ++pair) {
         add_half<W, false>(x + pair * 2, x_stride, w + pair * 2 * kLanes, w_stride, a);
         add_half<W, true>(x + pair * 2, x_stride, w + pair * 2 * kLanes, w_stride, b);
       }
@@ -123,8 +123,8 @@ void multiply_block(const float* x, std::size_t x_stride, const typename W::Elem
         store(sum, load(sum) + (a.of[i][j] + b.of[i][j]));
       }
     }
-    x += kTile;
-    w += kTile * kLanes;
+    x += kDepthTile;
+    w += kDepthTile * kLanes;
   }
 }
 
@@ -162,7 +162,7 @@ std::size_t scratch_bytes(std::size_t m, std::size_t k) {
 
 template <class X>
 void prepare(const LinearArgs& args, std::size_t m0, std::size_t m1) {
-  const std::size_t stride = prepared_stride(args.k), padded = tiles_of(args.k) * kTile;
+  const std::size_t stride = prepared_stride(args.k), padded = depth_tiles_of(args.k) * kDepthTile;
   for (std::size_t m = m0; m < m1; ++m) {
     const X* x = static_cast<const X*>(args.x) + m * args.x_stride;
     float* out = static_cast<float*>(args.scratch) + m * stride;

@@ -7,13 +7,13 @@ namespace {
 // Up to kChunkRows rows times `panels` panels over all of K.
 template <class W, std::size_t panels>
 void multiply_panels(const LinearArgs& args, std::size_t m0, std::size_t rows, std::size_t column, float* acc) {
-  const std::size_t tiles = tiles_of(args.k), x_stride = prepared_stride(args.k);
+  const std::size_t tiles = depth_tiles_of(args.k), x_stride = prepared_stride(args.k);
   const float* x = static_cast<const float*>(args.scratch) + m0 * x_stride;
-  const auto* w = static_cast<const typename W::Element*>(args.w) + column * tiles * kTile;
+  const auto* w = static_cast<const typename W::Element*>(args.w) + column * tiles * kDepthTile;
   std::memset(acc, 0, rows * kPanelBlock * kLanes * sizeof(float));
   for (std::size_t t = 0; t < tiles; t += kBlockTiles) {
-    multiply_rows<W, panels>(x + t * kTile, x_stride, rows, w + t * kTile * kLanes, tiles * kTile * kLanes,
-                             minimum(kBlockTiles, tiles - t), acc);
+    multiply_rows<W, panels>(x + t * kDepthTile, x_stride, rows, w + t * kDepthTile * kLanes,
+                             tiles * kDepthTile * kLanes, minimum(kBlockTiles, tiles - t), acc);
   }
 }
 

@@ -11,7 +11,7 @@
 namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE {
 namespace {
 
-constexpr std::size_t kTile = 32;  // elements of K in a depth tile
+constexpr std::size_t kDepthTile = 32;  // elements of K in a depth tile
 constexpr std::size_t kTileRows = 16, kBlockRows = 2 * kTileRows;
 constexpr std::size_t kTileElements = 512, kRowBytes = 64;
 constexpr std::size_t kPair = 2 * kLanes;  // columns of y of two panels
@@ -62,12 +62,12 @@ struct TileOfX {
 
 // The tile of rows [m, m + rows) at depth tile t. If K ends within it, it is filled up with zeros in `padded`.
 TileOfX tile_of_x(const LinearArgs& args, std::size_t m, std::size_t rows, std::size_t t,
-                  Bf16 (&padded)[kBlockRows * kTile]) {
-  const Bf16* const x = static_cast<const Bf16*>(args.x) + m * args.x_stride + t * kTile;
-  if ((t + 1) * kTile <= args.k) return {reinterpret_cast<const char*>(x), args.x_stride * sizeof(Bf16)};
+                  Bf16 (&padded)[kBlockRows * kDepthTile]) {
+  const Bf16* const x = static_cast<const Bf16*>(args.x) + m * args.x_stride + t * kDepthTile;
+  if ((t + 1) * kDepthTile <= args.k) return {reinterpret_cast<const char*>(x), args.x_stride * sizeof(Bf16)};
   for (std::size_t i = 0; i < rows; ++i) {
-    for (std::size_t j = 0; j < kTile; ++j) {
-      padded[i * kTile + j] = t * kTile + j < args.k ? x[i * args.x_stride + j] : Bf16{0};
+    for (std::size_t j = 0; j < kDepthTile; ++j) {
+      padded[i * kDepthTile + j] = t * kDepthTile + j < args.k ? x[i * args.x_stride + j] : Bf16{0};
     }
   }
   return {reinterpret_cast<const char*>(padded), kRowBytes};
@@ -77,7 +77,7 @@ TileOfX tile_of_x(const LinearArgs& args, std::size_t m, std::size_t rows, std::
 template <int panels>
 void multiply(const LinearArgs& args, const Step& step, std::size_t first, std::size_t m, std::size_t rows, float* sums,
               bool adds) {
-  alignas(64) Bf16 padded[kBlockRows * kTile];
+  alignas(64) Bf16 padded[kBlockRows * kDepthTile];
   constexpr std::size_t kStride = kPair * sizeof(float);
   float* const second = sums + kLanes;
   float* const low = sums + kTileRows * kPair;
@@ -147,7 +147,7 @@ void multiply_panels(const LinearFp8Args& args, std::size_t m, std::size_t rows,
   alignas(64) float acc[kChunkRows * kPair], d[kBlockRows * kPair];
   Step step;
   const Fp8Weight weight(args);
-  const std::size_t tiles = (args.k + kTile - 1) / kTile;
+  const std::size_t tiles = (args.k + kDepthTile - 1) / kDepthTile;
   const bool grouped = weight.groups > 1;
   for (std::size_t t = 0; t < tiles; t += kFp8StepTiles) {
     step.widen(weight, column, panels, t, minimum(kFp8StepTiles, tiles - t));

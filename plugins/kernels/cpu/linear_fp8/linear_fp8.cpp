@@ -6,7 +6,7 @@
 namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE {
 namespace {
 
-static_assert(kFp8StepTiles * kTile == kFp8GroupColumns);
+static_assert(kFp8StepTiles * kDepthTile == kFp8GroupColumns);
 
 // Widened weights times bf16: the product has at most 12 bits.
 struct WidenedFp8 : PackedF32 {
@@ -30,10 +30,10 @@ void scale_sums(const Fp8Weight& weight, std::size_t column, std::size_t group, 
 template <class W, std::size_t panels>
 void multiply_panels(const LinearFp8Args& args, std::size_t m0, std::size_t rows, std::size_t column, float* d,
                      float* acc) {
-  alignas(64) float w[panels * kFp8StepTiles * kTile * kLanes];
-  constexpr std::size_t kStride = kFp8StepTiles * kTile * kLanes;  // of panels in w
+  alignas(64) float w[panels * kFp8StepTiles * kDepthTile * kLanes];
+  constexpr std::size_t kStride = kFp8StepTiles * kDepthTile * kLanes;  // of panels in w
   const Fp8Weight weight(args);
-  const std::size_t tiles = tiles_of(args.k), x_stride = prepared_stride(args.k);
+  const std::size_t tiles = depth_tiles_of(args.k), x_stride = prepared_stride(args.k);
   const std::size_t bytes = rows * kPanelBlock * kLanes * sizeof(float);
   const float* x = static_cast<const float*>(args.scratch) + m0 * x_stride;
   const bool grouped = weight.groups > 1;
@@ -43,14 +43,14 @@ void multiply_panels(const LinearFp8Args& args, std::size_t m0, std::size_t rows
     for (std::size_t j = 0; j < panels; ++j) {
       for (std::size_t i = 0; i < count; ++i) {
         widen_tile(weight.tile(column + j * kLanes, t + i), [&](std::size_t pair, F32x16 even, F32x16 odd) {
-          float* const out = w + j * kStride + (i * kTile + 2 * pair) * kLanes;
+          float* const out = w + j * kStride + (i * kDepthTile + 2 * pair) * kLanes;
           store(out, even);
           store(out + kLanes, odd);
         });
       }
     }
     if (grouped && t > 0) std::memset(d, 0, bytes);
-    multiply_rows<W, panels>(x + t * kTile, x_stride, rows, w, kStride, count, d);
+    multiply_rows<W, panels>(x + t * kDepthTile, x_stride, rows, w, kStride, count, d);
     if (grouped) scale_sums<panels>(weight, column, t / kFp8StepTiles, rows, d, acc, t > 0);
   }
   if (!grouped) scale_sums<panels>(weight, column, 0, rows, d, acc, /*adds=*/false);

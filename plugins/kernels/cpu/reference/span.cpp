@@ -10,7 +10,7 @@
 namespace mortise::cpu::reference {
 namespace {
 
-constexpr int kSpanKeys = 256, kTile = 32, kLanes = 16;
+constexpr int kSpanKeys = 256, kDepthTile = 32, kLanes = 16;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 float round_bf16(float x) {
@@ -36,9 +36,9 @@ float exp2_scalar(float x) {
 template <class Left, class Right>
 float linear_order(int n, Left left, Right right) {
   float acc = 0.0f;
-  for (int begin = 0; begin < n; begin += kTile) {
+  for (int begin = 0; begin < n; begin += kDepthTile) {
     float a = 0.0f, b = 0.0f;
-    for (int i = begin; i < std::min(n, begin + kTile); i += 2) {
+    for (int i = begin; i < std::min(n, begin + kDepthTile); i += 2) {
       a = soft_fma(left(i), right(i), a);
       b = soft_fma(left(i + 1), right(i + 1), b);
     }

@@ -134,6 +134,12 @@ struct SpanKernels {
   void (*partial)(const SpanUnit& unit, SpanScratch& scratch);
 };
 
+//   K = k, V = v;  if any element of v's head is not finite: K = NaN and V = +0 (docs/numerics.md, "What is written")
+//   cache in int8 or E4M3: each head of K and V as bytes with one f32 scale (docs/numerics.md, "A cache in int8", "A
+//   cache in FP8")
+// Order: a token and head do not depend on any other; nothing is summed.
+// Cost: memory bound, reads k and v from memory once. Errors: none; the caller checks slots.
+// Oracle: span_written of reference/span.hpp and, for bytes, the scalar quantisation, bitwise (span_test.cpp).
 struct KvWriteKernels {
   // Threads may write different rows at the same time: no byte of another slot is written.
   void (*bf16)(const KvWrite& write);

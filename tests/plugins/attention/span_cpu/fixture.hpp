@@ -45,7 +45,8 @@ struct Config {
   bool qk_norm = false;
   std::vector<int32_t> windows = {};  // [num_layers] or empty
   uint32_t seed = 1;
-  // By sequence: whose first tokens it has, and so whose blocks it holds as far as they are whole.
+  // By sequence: the sequence `seq` whose first `tokens` tokens it shares, and whose blocks it holds where these fill
+  // them.
   struct Prefix {
     int32_t seq, tokens;
   };

@@ -1,5 +1,5 @@
-// The kernel for few rows against the plain one, bit by bit: every number of rows, tiles and pieces that do not come
-// out even, and in a chain of kernels that begin before the one before has ended.
+// Compares the kernel for few rows with the plain one bit by bit: every number of rows, tiles and pieces that do not
+// divide evenly, and chains of kernels that start before the preceding one ends.
 // Covers: plugins/kernels/cuda/{bulk,compare,launch,linear_stream_many,tensor_map,types,weight_ring}
 #include "kernels/cuda/linear_stream.hpp"
 

@@ -103,7 +103,7 @@ TEST_P(Append, GivesTheBitsOfTheScalarReferences) {
     const std::vector<Bf16> values = normal(static_cast<std::size_t>(columns), size, rng);
     qkv.insert(qkv.end(), values.begin(), values.end());
   }
-  // Some heads of V have an element that is not finite; of some tokens one head, of others all.
+  // Some heads of V get a non-finite element: one head in some rows, all heads in others.
   int32_t not_finite = 0;
   for (int32_t row = 0; row < kRows; ++row) {
     for (int32_t head = 0; head < kKvHeads; ++head) {

@@ -50,7 +50,7 @@ Report run(SimulatedEngine& engine) {
   EXPECT_EQ(engine.num_scheduler_sequences(), 0u);
   EXPECT_TRUE(engine.holds_nothing());
   Report report{engine.num_steps(), engine.num_prompt_rows(), {}};
-  for (const auto& admission : engine.admissions()) report.order.push_back(admission.id);
+  for (const auto& start : engine.starts()) report.order.push_back(start.id);
   return report;
 }
 
@@ -84,12 +84,12 @@ TEST(PrefixGroup, OneMemberRunsThePrefixAndTheOthersFollowFromTheCache) {
   SimulatedEngine engine(prefix_group(), {.num_blocks = 4096, .token_budget = 300, .seq_budget = 64}, 1);
   for (SimulatedRequest& request : draw_groups(engine, 1, 8, 480, 20, 4)) engine.submit(std::move(request));
   engine.step();
-  EXPECT_EQ(engine.admissions().size(), 1u);  // 300 of its 480 tokens
+  EXPECT_EQ(engine.starts().size(), 1u);  // 300 of its 480 tokens
   engine.step();
-  EXPECT_EQ(engine.admissions().size(), 1u);
+  EXPECT_EQ(engine.starts().size(), 1u);
   engine.step();
-  ASSERT_EQ(engine.admissions().size(), 8u);
-  for (std::size_t i = 1; i < 8; ++i) EXPECT_EQ(engine.admissions()[i].num_cached, 480);
+  ASSERT_EQ(engine.starts().size(), 8u);
+  for (std::size_t i = 1; i < 8; ++i) EXPECT_EQ(engine.starts()[i].num_cached, 480);
   run(engine);
 }
 

@@ -33,13 +33,13 @@ class Watch {
 
   // After a step; false: somebody waits for longer than is promised.
   bool holds() {
-    for (; num_seen_ < engine_.admissions().size(); ++num_seen_) {
-      const SimulatedEngine::Admission& admission = engine_.admissions()[num_seen_];
-      const Entry admitted = waiting_.at(admission.id);
-      waiting_.erase(admission.id);
+    for (; num_seen_ < engine_.starts().size(); ++num_seen_) {
+      const SimulatedEngine::Start& start = engine_.starts()[num_seen_];
+      const Entry admitted = waiting_.at(start.id);
+      waiting_.erase(start.id);
       for (auto& [id, entry] : waiting_) {
-        if (id >= admission.id || entry.priority != admitted.priority) continue;
-        entry.passed += admitted.prompt - admission.num_cached + admitted.generated;
+        if (id >= start.id || entry.priority != admitted.priority) continue;
+        entry.passed += admitted.prompt - start.num_cached + admitted.generated;
         most_passed_ = std::max(most_passed_, entry.passed);
         if (entry.passed > entry.older_rows + (4 * entry.num_older + 1) * rows_per_turn_) return false;
       }

@@ -38,9 +38,9 @@ TEST(DraftMarks, EachTokenHasItsOrigin) {
   answer.add(" there", DraftOutcome::kNone);
   answer.add(" was", DraftOutcome::kAccepted);
   answer.add(" a", DraftOutcome::kNone);  // after an accepted draft: the bonus token
-  answer.add(" girl", DraftOutcome::kReplaced);
+  answer.add(" girl", DraftOutcome::kRecovered);
   answer.add(" named", DraftOutcome::kAccepted);
-  answer.add(" Clara", DraftOutcome::kReplaced);
+  answer.add(" Clara", DraftOutcome::kRecovered);
   answer.add(".", DraftOutcome::kNone);
   const std::vector<MarkedText> pieces = marks().add(answer.delta);
   EXPECT_EQ(bracketed(pieces), " there[ was]< a>{ girl}[ named]{ Clara}.");
@@ -80,7 +80,7 @@ TEST(DraftMarks, TextThatNoTokenExplainsIsPlain) {
 TEST(Shaded, EachOriginHasAColourThatEndsWithTheLine) {
   const MarkedText pieces[] = {{"a", TokenOrigin::kPlain},      {"b", TokenOrigin::kAccepted},
                                {"c\n", TokenOrigin::kAccepted}, {"\nd", TokenOrigin::kBonus},
-                               {"e", TokenOrigin::kReplaced},   {"", TokenOrigin::kPlain}};
+                               {"e", TokenOrigin::kRecovered},  {"", TokenOrigin::kPlain}};
   EXPECT_EQ(shaded(pieces), "a\033[30;42mbc\033[0m\n\n\033[30;46md\033[0m\033[30;43me\033[0m");
   EXPECT_EQ(shaded({}), "");
 }

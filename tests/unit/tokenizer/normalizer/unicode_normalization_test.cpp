@@ -40,7 +40,7 @@ TEST(Normalize, TwiceIsOnce) {
   }
 }
 
-// In a time that grows with the square this takes minutes.
+// A quadratic implementation would take minutes here.
 TEST(Normalize, AMegabyteOfMarksIsOrdered) {
   constexpr int kPairs = 250'000;
   std::string text = "a", ordered = "a";
