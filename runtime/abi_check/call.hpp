@@ -51,7 +51,7 @@ class Instance {
   void add_pending(std::string text);
   // What get_ext must return for the id, once it has returned it. Thread-safe.
   const void* first_answer(const char* id, const void* table);
-  // How many allocations of the host's memory it holds. Thread-safe.
+  // The number of allocations of the host that this instance holds. Thread-safe.
   std::size_t num_allocations();
 
   const Component& real;

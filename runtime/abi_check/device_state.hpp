@@ -48,7 +48,7 @@ class Device : public Instance {
  private:
   struct Object {
     std::uint64_t bytes;
-    std::shared_ptr<std::atomic<std::int64_t>> num_held;  // of its owner; null: the host
+    std::shared_ptr<std::atomic<std::int64_t>> num_held;  // objects of its owner; null: the host owns it
   };
   const std::pair<const std::pair<Kind, std::uintptr_t>, Object>* allocation_of(const void* data) const;
 

@@ -91,7 +91,7 @@ void check_observation(const Call& call, const Proposer& self, const mortise_obs
   }
 }
 
-// What the proposer knows after a report that it has taken or refused.
+// Updates what the proposer knows by a report, which it has taken or refused.
 void follow(Proposer& self, const mortise_observation& seen, bool is_taken) {
   for (std::int32_t i = 0; i < seen.num_seqs; ++i) {
     const std::int64_t count = seen.token_offsets[i + 1] - seen.token_offsets[i];

@@ -123,7 +123,7 @@ void check_view(const Call& call, const Scheduler& self, const mortise_schedule_
   }
 }
 
-// Answers the questions of a plan, and notes one that is wrong.
+// Answers a scheduler's calls of blocks_freed during plan, and notes the first invalid call.
 struct Questions {
   const mortise_schedule_view& view;
   std::string wrong;

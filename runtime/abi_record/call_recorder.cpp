@@ -239,7 +239,7 @@ std::int32_t max_drafts(mortise_proposer* handle) {
   return most;
 }
 
-// Our functions, in a table that has the slots of the plugin's.
+// Returns a table of our functions with the same slots as the plugin's table.
 const void* make_table(RecordedComponent& part) {
   if (part.real.kind == PartKind::kScheduler) {
     part.scheduler = {sizeof part.scheduler, 0, events, plan};

@@ -25,7 +25,7 @@ using conformance::ReadOnlyCopies;
 using nlohmann::json;
 
 constexpr std::size_t kMaxLineBytes = std::size_t{64} << 20;
-constexpr std::int32_t kUnwritten = -1;  // the outputs before a call
+constexpr std::int32_t kUnwritten = -1;  // outputs are filled with it before a call
 
 // The lines of a record. Throws an Error for a line that is cut, too long or no JSON object. Used by one thread.
 class RecordLines {

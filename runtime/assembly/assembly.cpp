@@ -14,7 +14,8 @@
 namespace mortise {
 namespace {
 
-// The component that serves is chosen by the model's configuration. Its path is an option, the same for all choices.
+// Returns the checkpoint's folder. All choices have the same option `path`; the configuration in that folder decides
+// which of them serves.
 std::string model_folder(const PipelineDescription& description) {
   const nlohmann::json& options = description.model.choices.front().options;
   if (!options.contains("path") || !options.at("path").is_string()) {

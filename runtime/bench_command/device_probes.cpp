@@ -10,7 +10,7 @@
 namespace mortise::bench {
 namespace {
 
-constexpr std::int64_t kPatternRows = 64;  // the same random rows are repeated
+constexpr std::int64_t kPatternRows = 64;  // of random numbers, repeated until the matrix is full
 constexpr std::int64_t kBf16Bytes = 2;
 constexpr std::uint64_t kUploadBytes = std::uint64_t{64} << 20;
 

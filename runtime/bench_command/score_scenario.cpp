@@ -120,7 +120,8 @@ Case choices_case(Subject& subject, const ChoiceLoad& load) {
   return out;
 }
 
-// Adds prefill, head's product and score of one work, and the cost of scoring over the other two.
+// Adds three cases of one work, and two relations: the time of `score` over that of `prefill`, and over that of
+// `prefill` and `head` together.
 void add_cases(Scenario& scenario, Case prefill, Case head, Case score, const std::string& what) {
   const std::size_t first = scenario.cases.size();
   scenario.cases.push_back(std::move(prefill));

@@ -53,7 +53,8 @@ Value loop_attribute(Runtime& runtime, const Value& self, std::string_view name)
     return runtime.make().callable(
         "changed",
         [self](Runtime& of, Arguments& arguments) -> Value {
-          // A list could hold the loop itself.
+          // Refuses lists and the like, because the loop keeps the values, and a list could hold the loop itself: a
+          // cycle.
           for (const Value& value : arguments.positional) {
             if (value.is_number() || value.is_none() || value.is_undefined() || value.text() != nullptr) continue;
             fail("loop.changed can compare texts and numbers, not {}", value.type_with_article());

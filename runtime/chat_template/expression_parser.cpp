@@ -11,7 +11,8 @@ namespace {
 using ExpressionKind = Expression::Kind;
 using TokenKind = Token::Kind;
 
-// Real templates chain about 40 additions. Evaluation nests as deeply, which Limits::max_depth bounds.
+// Real templates chain about 40 additions. Evaluation recurses as deep as an expression nests,
+// and Limits::max_depth bounds that.
 constexpr std::size_t kMaxDepth = 200;
 constexpr std::size_t kMaxBrackets = 60;  // each bracket takes a dozen nested calls
 

@@ -5,7 +5,7 @@
 
 namespace mortise::jinja {
 
-constexpr std::size_t kKeptScopeBytes = 500;  // with a few variables
+constexpr std::size_t kKeptScopeBytes = 500;  // estimate for a scope with a few variables
 
 Value* Scope::find(NameId name, Budget& budget) {
   for (Scope* scope = this; scope != nullptr; scope = scope->around.get()) {

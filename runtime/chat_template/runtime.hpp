@@ -13,7 +13,7 @@
 
 namespace mortise::jinja {
 
-// Throws an Error: integers have 64 bits.
+// Throws an Error that says that integers have 64 bits.
 [[noreturn]] void fail_overflow();
 
 // A name chosen by a template or a caller, for an error: shortened, and without control characters.

@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The private area: U+E000 to U+F8FF, three bytes each.
+// Unicode's private use area: U+E000 to U+F8FF, three bytes each in UTF-8.
 constexpr std::size_t kFirstPrivate = 0xE000, kNumPrivate = 0xF900 - 0xE000;
 
 std::string private_character(std::size_t index) {

@@ -43,7 +43,7 @@ std::string error_text(const std::string& body) {
              : body;
 }
 
-// Sends a request and prints the answer. Throws an Error of the server as an Error here.
+// Sends a request and prints the answer. Throws an Error with the server's message if the server refuses it.
 void ask(const CtlOptions& options, const char* method, const std::string& path, const std::string& body = "") {
   const HttpReply reply = ask_http({options.url, options.ca_file, method, path, admin_key(options), body});
   if (reply.status != 200) {

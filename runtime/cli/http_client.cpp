@@ -34,7 +34,7 @@ namespace http = beast::http;
 using asio::ip::tcp;
 using boost::system::error_code;
 
-constexpr int kLeastBytesPerSecond = 1024;  // of a server, after `patience`
+constexpr int kLeastBytesPerSecond = 1024;  // a slower server is given up, once `patience` has passed
 
 struct Address {
   bool is_tls = false;

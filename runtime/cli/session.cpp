@@ -108,7 +108,7 @@ void Session::close() {
   }
   closing_.notify_all();
   for (Leaving& one : leaving) one.thread.join();
-  open.clear();  // engines write to both files until they end
+  open.clear();  // ends the engines, which write to record and trace until then
   const std::unique_ptr<Recorder> recorder = std::move(recorder_);
   const std::unique_ptr<TraceFile> trace = std::move(trace_);
   if (trace) trace->close();

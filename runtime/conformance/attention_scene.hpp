@@ -49,7 +49,7 @@ class AttentionScene {
   OutputRows step(const std::vector<SceneRun>& runs, const StepStyle& style = {}) {
     return step_by(part_, runs, style);
   }
-  // The same by another instance that is bound to the same memory.
+  // Like step(), by `part`, another instance that is bound to the same memory.
   OutputRows step_by(const Part& part, const std::vector<SceneRun>& runs, const StepStyle& style = {});
   // All rows of a sequence in one step.
   OutputRows prefill(std::size_t sequence, const StepStyle& style = {});
@@ -59,10 +59,10 @@ class AttentionScene {
   std::int32_t size(std::size_t sequence) const { return sequences_.size(sequence); }
 
  private:
-  // One layer: returns its output, dense [rows, num_heads, head_dim].
+  // Runs one layer and returns its output, dense [rows, num_heads, head_dim].
   std::vector<std::uint8_t> run_layer(const Part& part, const mortise_step& step, std::int32_t layer,
                                       const std::vector<SceneRun>& runs, bool is_wide);
-  // The numbers of a matrix of heads, rows of padding are 0.
+  // Writes the numbers of all heads into a matrix. Padding rows get 0.
   void fill_heads(std::vector<std::uint8_t>& matrix, std::size_t row_bytes, std::size_t offset, RowOf row,
                   std::int32_t layer, const std::vector<SceneRun>& runs) const;
 

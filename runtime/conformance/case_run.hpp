@@ -23,7 +23,7 @@ struct CaseResult {
 
 struct RunLimits {
   std::chrono::seconds time{60};
-  std::uint64_t bytes = std::uint64_t{4} << 30;  // resident
+  std::uint64_t bytes = std::uint64_t{4} << 30;  // of resident memory
 };
 
 // Runs `work` in a child. It returns a text, or throws as a case does. Processes that the child leaves behind are

@@ -98,7 +98,7 @@ void memory_does_not_grow(Subject& subject) {
   for (int i = 0; i < rounds; ++i) live();
   ::malloc_trim(0);
   const std::size_t now = resident_kib();
-  const auto allowed = static_cast<std::size_t>(rounds) / 4 + 1024;  // a quarter of a KiB each, and noise
+  const auto allowed = static_cast<std::size_t>(rounds) / 4 + 1024;  // KiB: a quarter for each instance, and noise
   expect(now < before + allowed, "{} instances leave {} KiB of memory behind", rounds, now - before);
 }
 

@@ -298,7 +298,7 @@ template <typename Work>
 auto Planner::with_view(std::uint64_t step_id, const std::vector<Sequence*>& runnable,
                         const std::vector<std::int32_t>& lookahead, const KvCache& cache, const Work& work) {
   const CallResult sent = send_events();
-  events_.clear();  // even if nobody was left to receive them
+  events_.clear();  // also if the scheduler has failed and did not receive them
   std::vector<BlockId> paths;
   paths.reserve(runnable.size());
   for (const Sequence* sequence : runnable) paths.push_back(last_cached(*sequence, limits_.block_size, cache.tree()));

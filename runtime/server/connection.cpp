@@ -329,7 +329,7 @@ class HttpConnection : public Connection, public std::enable_shared_from_this<Ht
     PeerWatch watch(stream_.socket(), shared_from_this(), [weak = std::weak_ptr(exchange)] {
       if (const auto waiting = weak.lock()) waiting->notify();
     });
-    bool asked = false;  // whether a client that sends no more was checked for being there
+    bool asked = false;  // whether an interim answer has tested that a client which sends no more is still there
     while (true) {
       co_await exchange->wait_until(Clock::time_point::max());
       if (is_gone(watch) || closed_) {

@@ -55,7 +55,7 @@ AnswerMetrics::AnswerMetrics(prometheus::Registry& registry, const std::string& 
 
 void AnswerMetrics::saw(ChoiceTimes& times, const Delta& delta) {
   if (delta.started) times.started = delta.started;
-  if (delta.first_token) {  // a whole answer: the times between its tokens are unknown
+  if (delta.first_token) {  // the delta is a whole answer, without the times between its tokens
     saw_token(times, *delta.first_token);
     times.last_token = delta.sent;
   } else {

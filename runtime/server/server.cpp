@@ -110,7 +110,7 @@ void Server::run(const Hooks& hooks) {
   asio::co_spawn(control_, accept(), end_with);
   asio::co_spawn(control_, wait_for_end(), end_with);
   asio::co_spawn(control_, wait_for_hangups(), end_with);
-  if (hooks.serving) asio::post(control_, [&] { start_serving(hooks.serving); });  // after the first accept
+  if (hooks.serving) asio::post(control_, [&] { start_serving(hooks.serving); });  // runs after accept() has begun
   std::vector<std::thread> threads;
   for (std::size_t i = 1; i < num_threads(1); ++i) threads.emplace_back([this] { run_io(); });
   run_io();

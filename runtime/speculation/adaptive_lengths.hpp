@@ -74,7 +74,7 @@ class AdaptiveLengths {
     std::int32_t typical = 0;  // a length of the last choice; new sequences use it until the next choice
     // Of this step: the cost of drafting for one sequence, and for all sequences of the kind that decode.
     CostCurve one{{}, 0}, all{{}, 0};
-    double catch_up_s = 0;  // for each token since a proposer was last asked for drafts
+    double catch_up_s = 0;  // for each token that was committed since a proposer was last asked
     std::int32_t num_candidates = 0;
     std::int32_t num_drafting = 0;  // of the choice being weighed, finally of the choice made
     std::int32_t num_unseen = 0;    // tokens that the proposer has to catch up with in this step

@@ -27,7 +27,7 @@ std::size_t match_length(std::span<const std::int32_t> generated, std::span<cons
 Prediction::Prediction(std::span<const std::int32_t> tokens, bool resumed)
     : tokens_(tokens), stood_(tokens.size(), false), state_(resumed ? State::kCertain : State::kFollowed) {
   length_ = std::clamp(static_cast<std::size_t>(kFirstShare * static_cast<double>(tokens.size())), kLeast, kFirst);
-  account_ = 2.0 * static_cast<double>(length_);  // enough to fail at once and be found again
+  account_ = 2.0 * static_cast<double>(length_);  // pays for failing at once, and for drafts once it is found again
   draft();
 }
 

@@ -68,8 +68,8 @@ class Prediction {
   std::size_t next_ = 0;         // index of the next expected token, while it follows
   std::size_t drafts_end_ = 0;   // the tokens from `next_` up to here are drafts
   std::size_t behind_ = 0;       // where a lookup begins
-  std::size_t num_stood_ = 0;    // accepted since the prediction was last found
-  std::size_t length_ = kFirst;  // drafts at once, if the account covers them
+  std::size_t num_stood_ = 0;    // tokens of it that were generated since it was last found
+  std::size_t length_ = kFirst;  // the most drafts in a step, if the account covers them
   double account_ = 0;
 };
 

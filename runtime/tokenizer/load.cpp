@@ -49,7 +49,7 @@ void add_configured_tokens(const ConfigNode& config, Tokenizer::Parts& parts) {
   for (const char* key : kNamedTokens) {
     if (const auto node = config.find(key)) add_named(*node);
   }
-  for (const char* key : {"additional_special_tokens", "extra_special_tokens"}) {  // transformers 4 and 5
+  for (const char* key : {"additional_special_tokens", "extra_special_tokens"}) {  // names in transformers 4 and 5
     const auto list = config.find(key);
     if (!list || !list->is_array()) continue;
     for (const ConfigNode& node : list->elements()) add_named(node);

@@ -26,7 +26,7 @@ struct TrialPage {
   std::atomic<TrialState> state{TrialState::kRuns};
   std::atomic<std::int32_t> code{0};
   std::atomic<bool> has_candidate{false};  // the candidate is being opened, or has been
-  std::atomic<bool> is_read{false};        // the candidate is known
+  std::atomic<bool> is_read{false};        // the candidate's description is known: its script has been run
   // The most bytes that the process may take; 0: no candidate was opened yet.
   std::atomic<std::uint64_t> most_memory{0};
   std::uint64_t order_size = 0;  // bytes of the text after the page

@@ -52,7 +52,7 @@ class Watch {
   Watch(TrialProcess& process, TrialPage& page, const TrialLimits& limits)
       : process_(process), page_(page), limits_(limits) {}
 
-  // The reason to end the process; nullopt: none yet.
+  // Returns the reason to end the process; nullopt: there is none yet.
   std::optional<std::string> look() {
     const Clock::time_point now = Clock::now();
     const std::uint64_t changes = page_.call.num_changes.load(std::memory_order_acquire);

@@ -118,7 +118,7 @@ def test_a_body_that_asks_for_too_much_is_refused(jsonl):
     assert process.returncode == 1
     texts = [answer["response"]["body"]["error"]["message"] for answer in answers]
     assert "asks for 20000 choices (20000 prompts, n = 1); at most 16384 are allowed" in texts[0]
-    assert "prompt of 100000 tokens exceeds the model's length of 2048" in texts[1]  # of which there is one copy, not 10,000
+    assert "prompt of 100000 tokens exceeds the model's length of 2048" in texts[1]  # not refused for its amount: completions share one copy of the prompt
 
 
 @pytest.fixture

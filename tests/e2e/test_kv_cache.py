@@ -15,7 +15,7 @@ def generate(mortise, script, *args, env=None):
 
 
 def logprob(jsonl, tmp_path, script, text):
-    (tmp_path / "out.jsonl").unlink(missing_ok=True)  # score goes on where an earlier run ended
+    (tmp_path / "out.jsonl").unlink(missing_ok=True)  # otherwise score would resume an earlier run
     process, [result] = jsonl("score", [{"prompt": PROMPT, "completions": [text]}], script)
     assert process.returncode == 0, process.stderr
     return result["completions"][0]["logprob"]

@@ -41,7 +41,7 @@ def test_the_guide_works_as_it_is_written(tmp_path):
                 assert process.returncode == 0, f"{text}\n{output}"
             elif kind == "text":
                 assert re.fullmatch(pattern(text), output), f"the guide shows\n{text}\nand this came out\n{output}"
-            else:  # code of the project as it is now
+            else:  # code that the project must contain by now
                 sources = "\n".join(path.read_text() for path in work.rglob("*.*") if path.suffix in (".cpp", ".lua") and "build" not in path.parts)
                 for part in re.split(r"^\s*// \.\.\.\n", text, flags=re.MULTILINE):
                     assert part in sources, part

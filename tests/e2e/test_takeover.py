@@ -215,7 +215,7 @@ def test_open_connections_are_served_and_end(servers):
     stream = in_background(ask_broken, first, LONG)
     wait_until_running(first)
     with first.connect() as ready, first.connect() as work:
-        ready.sendall(b"GET /ready HTTP/1.1\r\nHost: x\r\n")  # both are being read: not idle, however long it takes
+        ready.sendall(b"GET /ready HTTP/1.1\r\nHost: x\r\n")  # both requests are half sent, so neither connection is idle
         body = b'{"prompt": "The dog", "max_tokens": 2}'
         work.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n{" % len(body))
         second = servers.take_over()

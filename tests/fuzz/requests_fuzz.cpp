@@ -107,7 +107,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   int answers = 0;
   world.service.handle(url, body, [&](mortise::Answer answer) {
     ++answers;
-    // 200 is for score without completions alone: there is nothing to run.
+    // Only a score without completions gets 200, because it has nothing to run.
     require(answer.status == 400 || answer.status == 200);
     require(!answer.body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).empty());
   });

@@ -67,7 +67,7 @@ std::string rounded_to_bf16(const TensorView& view) {
   return {reinterpret_cast<const char*>(out.data()), out.size() * sizeof out[0]};
 }
 
-// What the integers of one group stand for.
+// Replaces the weights of a group by the numbers that its integers stand for.
 void round_group(std::span<float> group, int bits) {
   const auto [least, most] = std::minmax_element(group.begin(), group.end());
   const double low = std::min(0.0f, *least), high = std::max(0.0f, *most);

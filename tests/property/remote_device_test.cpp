@@ -66,7 +66,7 @@ TEST(RemoteDevice, AnAttentionWithoutMultiQueryRowsVerifiesDraftsAsSingleRows) {
   EXPECT_GT(together.stats.num_accepted, 0u);
 }
 
-// What is said when the demo model's KV cache is to fill a device with this many bytes free; "" if it starts.
+// Returns the error when the demo model's KV cache is to fill a device with this many free bytes; "": there is none.
 std::string failure_with(std::uint64_t free_bytes) {
   const ScopedVariable free("MORTISE_REMOTE_FREE", std::to_string(free_bytes));
   RunConfig config;
@@ -84,9 +84,9 @@ std::string failure_with(std::uint64_t free_bytes) {
 TEST(RemoteDevice, AKvCacheThatDoesNotFitIsToldWithTheNumbers) {
   using ::testing::HasSubstr;
   constexpr std::uint64_t kGib = std::uint64_t{1} << 30;
-  // A gibibyte is kept, so that nothing is left.
+  // One gibibyte is free, and all of it is kept for workspaces.
   EXPECT_THAT(failure_with(kGib), HasSubstr("1.0 GiB of them are kept for workspaces: no KV block of "));
-  // More than the device has addresses for: what it says itself comes with the sizes.
+  // The device has fewer addresses than that, so allocating the cache fails. The sizes follow its own message.
   EXPECT_THAT(failure_with(100 * kGib), HasSubstr(" GiB of KV cache beside "));
   EXPECT_THAT(failure_with(100 * kGib),
               HasSubstr("; kv_cache.memory = \"auto\" uses all free memory; set it to a smaller size"));

@@ -117,12 +117,12 @@ struct OracleProposer {
   int correct_percent = 0;
   std::int32_t vocab_size = 0, wrong_draft = -1;
   bool fails = true;
-  // A key is of (seed, choice); the seeds of a mix differ. Tokens by position of the first: prompt length.
+  // tokens[i] is at position prompt_length + i.
   struct Answer {
     std::int64_t prompt_length;
     std::vector<std::int32_t> tokens;
   };
-  std::map<std::uint64_t, Answer> answers;
+  std::map<std::uint64_t, Answer> answers;  // by noise key, made of seed and choice; the seeds of a mix differ
 
   mortise_status propose(const mortise_proposal_args& args) {
     if (fails && random() % 50 == 0) return MORTISE_UNAVAILABLE;  // this step then goes without

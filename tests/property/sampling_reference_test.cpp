@@ -76,7 +76,7 @@ class SamplingReference : public ::testing::Test {
                                    noise_key(*params.seed, static_cast<std::uint32_t>(choice))};
       const ReferenceDraw draw = reference_draw(reference, params);
       if (draw.token != info.id) {
-        // Another one is right only where rounding decides: between two scores, or at a filter's bound.
+        // Another token is right only where rounding decides: between two scores, or at a filter's bound.
         const double margin = std::min({draw.margin(info.id), reference_draw(reference, params, kSlack).margin(info.id),
                                         reference_draw(reference, params, -kSlack).margin(info.id)});
         ASSERT_LE(margin, kTie) << "token " << generated.size() << " is " << info.id << " instead of " << draw.token;

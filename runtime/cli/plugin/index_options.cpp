@@ -21,7 +21,7 @@ std::string index_location(const IndexOptions& options) {
   std::string location = options.index;
   if (location.empty()) location = environment::read(environment::kPluginIndex).value_or("");
   if (location.empty()) fail("no index of plugins is named: give --index URL|FOLDER, or set MORTISE_PLUGIN_INDEX");
-  // The folder is meant.
+  // The location may name the index file; its folder is meant.
   const std::string file = std::string("/") + kIndexFile;
   if (location.ends_with(file)) location.resize(location.size() - file.size());
   return location;

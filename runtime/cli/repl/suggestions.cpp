@@ -127,7 +127,7 @@ Suggestions suggest_in_table(std::string_view before, std::size_t open, const st
   const std::size_t start = std::min(before.find_first_not_of(' ', equals + 1), before.size());
   for (const OptionWords& option : options) {
     if (option.name != name) continue;
-    // After the quote.
+    // `start` is at the opening quote, and the path begins after it.
     if (option.is_path && start < before.size()) return suggest_files(start + 1, before.substr(start + 1));
     Collector values(start, before.substr(start));
     for (const std::string& value : option.values) values.offer(lua_value(value), /*is_whole=*/false);

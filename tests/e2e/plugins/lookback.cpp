@@ -34,7 +34,7 @@ class Lookback {
   void observe(const mortise_observation& seen) {
     for (std::int32_t i = 0; i < seen.num_seqs; ++i) {
       auto& tokens = history_[seen.seq_ids[i]];
-      if (seen.first_positions[i] == 0) tokens.clear();  // its whole history
+      if (seen.first_positions[i] == 0) tokens.clear();  // the report has the whole history
       tokens.insert(tokens.end(), seen.tokens + seen.token_offsets[i], seen.tokens + seen.token_offsets[i + 1]);
     }
     for (std::int32_t i = 0; i < seen.num_ended; ++i) history_.erase(seen.ended_ids[i]);

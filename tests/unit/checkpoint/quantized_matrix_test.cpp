@@ -28,7 +28,7 @@ std::vector<double> doubles(const SafetensorsFile& file, const char* name) {
   return values;
 }
 
-// w [N, K] as the matrix stands for it. Read in two pieces, as threads do.
+// Returns the weights [N, K] that the matrix stands for. Reads it in two pieces, as threads do.
 std::vector<double> dequantized(const QuantizedMatrix& matrix) {
   const auto n = static_cast<std::size_t>(matrix.rows()), k = static_cast<std::size_t>(matrix.columns());
   const auto group = static_cast<std::size_t>(matrix.group_size()), groups = (k + group - 1) / group;

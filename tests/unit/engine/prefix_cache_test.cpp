@@ -257,7 +257,8 @@ TEST_F(CompletionsTest, ACompletionThatComesLaterCopiesTheEndOfThePrompt) {
   }
 }
 
-// Preempted before its first block is full, it holds none of what it had copied.
+// A completion that is preempted before its first block is full loses its copy of the prompt's last block, and gets
+// another.
 TEST_F(CompletionsTest, ACompletionThatIsPreemptedBehindACopyIsExact) {
   world = std::make_unique<FakeWorld>(small_limits());
   const Request first = completion(3, 0, 1), second = completion(3, 1, 9);

@@ -85,7 +85,8 @@ TEST_F(SwapTest, ASwapThatWaitsForAStreamIsOverWhenTheNextOneComes) {
   Collector collectors[2];
   for (Collector& collector : collectors) begin(collector);
   std::future<SwapFigures> first = std::async(std::launch::async, [&] { return swap_to(next); });
-  while (engine->stats().num_waiting == 0) std::this_thread::yield();  // one of the two has lost its place
+  while (engine->stats().num_waiting == 0)
+    std::this_thread::yield();  // until the swap has left room for one of the two
   EXPECT_EQ(swap_to(wide).generation, 2u);
   const SwapFigures of_first = first.get();
   EXPECT_EQ(of_first.generation, 1u);

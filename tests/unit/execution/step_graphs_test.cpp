@@ -120,7 +120,7 @@ TEST_F(StepGraphsTest, VerifyStepsHaveRoomForTheRowsThatAreMissing) {
   }
 }
 
-// A full batch whose drafts differ from step to step, and one of fewer sequences: all are one captured step.
+// A full batch whose drafts differ from step to step, and one of fewer sequences: all run as one captured step.
 TEST_F(StepGraphsTest, VerifyStepsOfAsManyRowsAreOneSize) {
   limits.max_drafts = 4;
   auto few_drafts = decoding(100);

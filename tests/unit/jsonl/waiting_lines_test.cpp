@@ -148,7 +148,7 @@ TEST_F(WaitingLinesTest, TheFileDoesNotGrowWithTheOutput) {
   std::uintmax_t most = 0;
   for (std::size_t line = 1; line <= 120; ++line) {
     ASSERT_TRUE(lines.keep(line, large));
-    if (line > 2) lines.drop_up_to(line - 2);  // there are always two
+    if (line > 2) lines.drop_up_to(line - 2);  // two lines are always kept
     most = std::max(most, fs::file_size(path));
   }
   EXPECT_LT(most, std::uintmax_t{80} << 20);

@@ -54,7 +54,8 @@ TEST_F(PrefixTreeTest, AMatchThatMissedFindsWhatIsMadeAfterIt) {
   tree.insert(1, Tokens{9, 9}, 7);
   path = tree.match(missed, path);
   EXPECT_EQ(path.num_blocks, 3);
-  EXPECT_EQ(tree.match(Tokens{1, 2, 3, 4, 9, 9}, ended).num_blocks, 3);  // 2: only the tokens had come to an end
+  // `ended` stopped because its tokens ended, not because a block was missing. 2: it does not go on from there.
+  EXPECT_EQ(tree.match(Tokens{1, 2, 3, 4, 9, 9}, ended).num_blocks, 3);
   EXPECT_EQ(nothing.num_blocks, 0);
   tree.insert(kPrefixRoot, Tokens{6, 6}, 5);
   EXPECT_EQ(tree.match(Tokens{6, 6}, nothing).num_blocks, 1);

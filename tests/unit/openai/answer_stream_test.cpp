@@ -332,7 +332,7 @@ TEST_F(StreamTest, TellsWhichTokensWereDraftedWhenItIsAsked) {
     ASSERT_EQ(flags.size(), 12u);
     EXPECT_GT(std::count(flags.begin(), flags.end(), true), 5);
     EXPECT_FALSE(flags[11]);  // true: a token counts as the draft that it replaced
-    // After an event come the flags of the tokens after it.
+    // A stream that resumes after an event has the flags of the later tokens only.
     body.erase("prediction");
     const std::vector<Event> whole = stream(url, body), rest = stream(url, body, whole.front().id);
     const std::vector<Event> have = {whole.front()};

@@ -206,7 +206,7 @@ TEST(NumSequences, CountsWhatABodyKeepsBusy) {
   EXPECT_EQ(num_sequences(completions, {{"prompt", "a"}, {"n", 1000u}}), 128u);  // it will be refused
   EXPECT_EQ(num_sequences(chat, {{"messages", {{{"role", "user"}}}}, {"n", 3u}}), 3u);
   EXPECT_EQ(num_sequences("/v1/score", {{"prompt", "a"}, {"completions", {"x", "y"}}}), 2u);
-  // A field that other bodies do not have is nothing there.
+  // Only /v1/score has the field `completions`; elsewhere it counts for nothing.
   EXPECT_EQ(num_sequences(completions, {{"prompt", "a"}, {"completions", {"x", "y"}}}), 1u);
   // Choices that are scored are sequences too, whatever they are called.
   const Json two = {"x", "y"};

@@ -17,7 +17,7 @@ using testing::HasSubstr;
 using LuaBoundedTest = LuaTest;
 
 TEST_F(LuaBoundedTest, AHandlerOfXpcallCannotRunForEver) {
-  // The library calls it inside the hook that ends the script, where no hook runs.
+  // Lua's own xpcall calls the handler inside the hook that ends the script, where no other hook can end it.
   EXPECT_THAT(failure("xpcall(function() while true do end end, function() while true do end end)"),
               HasSubstr("test.lua:1: the script ran for more than 1000000 instructions"));
   EXPECT_THAT(failure("while true do xpcall(error, function() while true do end end) end"), HasSubstr("instructions"));

@@ -85,7 +85,7 @@ TEST_F(PipelineScriptTest, AMissingCallNamesTheLineOfThePart) {
   EXPECT_EQ(failure("local a = toy_device\nlocal p = plugin('" + other_proposer() + "')\nfirst_of { p }"),
             "test.lua:2: item 1 of first_of is plugin(\"" + other_proposer() +
                 "\") without its options; write plugin(\"" + other_proposer() +
-                "\") { ... } (the { } are missing)");  // line 3: where it is used
+                "\") { ... } (the { } are missing)");  // not line 3, where it is used
 }
 
 TEST_F(PipelineScriptTest, NamesOfLuasLibraryThatAreLeftOutAreExplained) {

@@ -32,7 +32,8 @@ TEST(Acceptance, ComesFromThePriorToWhatIsSeenAndFollowsAChange) {
 TEST(Acceptance, IsThatOfADraftWhosePredecessorsStoodByPosition) {
   Acceptance acceptance;
   SharedAcceptance shared;
-  for (int i = 0; i < 400; ++i) verify(acceptance, shared, 3, 3, i % 2 == 0 ? 3 : 0);  // a text in runs
+  for (int i = 0; i < 400; ++i)
+    verify(acceptance, shared, 3, 3, i % 2 == 0 ? 3 : 0);  // all drafts accepted, or none, in turn
   EXPECT_NEAR(shared.rate(0), 0.5, 0.05);
   EXPECT_NEAR(acceptance.rate(0, shared), 0.5, 0.05);
   EXPECT_GT(acceptance.rate(1, shared), 0.97);

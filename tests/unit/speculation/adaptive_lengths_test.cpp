@@ -283,7 +283,8 @@ TEST(AdaptiveLengths, AProbeThatWasNotMeasuredComesAgain) {
     policy.choose(candidates);
     if (step >= 300) sum += state.length;
     policy.verified(state, state.length, state.length, state.length);
-    // A size that was seen costs as much as the largest; steep from one row to two, so that the first guess is wrong.
+    // A size is measured from its third use on. A step with drafts costs the same whatever their number, and much more
+    // than one without, so that the first guess is wrong.
     if (++uses[state.length] > 2) {
       policy.measured(
           {1, 1 + state.length, state.length > 0 ? 1 : 0, state.length, 0, state.length == 0 ? 3e-4 : 5e-4});

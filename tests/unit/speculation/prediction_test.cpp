@@ -61,7 +61,7 @@ TEST(Prediction, ARightOneTakesAFewGrowingSteps) {
 TEST(Prediction, OneThatIsKnownToBeRightTakesOneStep) {
   const Ids answer = random_ids(500, 1);
   EXPECT_EQ(run(answer, answer, true).lengths, (std::vector<std::int32_t>{499}));
-  // As many steps as the plan takes for this many rows.
+  // With at most 99 drafts in a step, it takes as many steps as that allows.
   EXPECT_EQ(run(answer, answer, true, 99).lengths, (std::vector<std::int32_t>{99, 99, 99, 99, 99}));
 }
 

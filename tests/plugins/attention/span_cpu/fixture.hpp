@@ -62,7 +62,7 @@ struct RowKey {
   int32_t seq, position, layer;
   auto operator<=>(const RowKey&) const = default;
 };
-// f32 values of what a row gave, [num_heads, head_dim].
+// The output of each row, widened to f32: [num_heads, head_dim].
 using Rows = std::map<RowKey, std::vector<float>>;
 
 // `count` next tokens of sequence `seq`, which begins after its prefix; count 0 is a padding sequence of one row.
@@ -77,7 +77,7 @@ class Attention {
 
   // Runs one batch through all layers and adds its rows to `rows`. Tells the prefix groups of its runs.
   void step(const std::vector<Run>& runs, Rows& rows);
-  // The same call by call, for tests of errors.
+  // Calls `plan` of the attention alone, for tests of errors.
   mortise_status plan(const mortise_batch& batch, mortise_error* error);
   int32_t length(int32_t seq) { return sequence(seq).length; }
   // Forgets the last tokens, as after rejected drafts; what they wrote stays in the blocks.

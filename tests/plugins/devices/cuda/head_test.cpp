@@ -62,7 +62,7 @@ TEST_F(CudaHead, ReductionsGiveTheBitsOfTheReferenceInAnySlices) {
   for (const std::size_t vocab : {1, 97, 2048, 5000, 32000, 128256}) {
     for (Values values : kAllValues) {
       auto logits = random_values<float>(rng, rows * vocab, values);
-      if (vocab == 5000) {  // many equal logits, and a row of nothing
+      if (vocab == 5000) {  // many equal logits, and a first row of -infinity
         for (float& x : logits) x = std::nearbyint(x);
         std::fill_n(logits.begin(), vocab, -kInfinity);
       }

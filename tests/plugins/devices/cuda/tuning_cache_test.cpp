@@ -85,7 +85,7 @@ TEST_F(TuningCacheTest, WithoutAFolderItIsToldOnceWhatKeepsThem) {
   test::set_variable("HOME", std::nullopt);
   {
     TuningCache cache(key_, {}, &host_);
-    EXPECT_TRUE(host_.lines.empty());  // nothing is lost yet
+    EXPECT_TRUE(host_.lines.empty());  // there is nothing to keep yet
     cache.keep(kShape, kChoice);
     cache.keep({8, 8, false, false, 1}, kChoice);
   }

@@ -92,7 +92,7 @@ TEST(LlamaConfig, LlamaIgnoresAWindow) {
 TEST(LlamaConfig, QwensWindowIsForTheLayersThatTheFileNames) {
   json config = with(with(qwen2(), "use_sliding_window", true), "sliding_window", 32);
   EXPECT_THAT(parse(with(config, "max_window_layers", 1)).sliding_windows, ElementsAre(0, 32, 32));
-  EXPECT_THAT(parse(config).sliding_windows, IsEmpty());  // from layer 28 on: this model has 3
+  EXPECT_THAT(parse(config).sliding_windows, IsEmpty());  // windows begin at layer 28, and this model has 3 layers
   config["layer_types"] = {"sliding_attention", "full_attention", "sliding_attention"};
   EXPECT_THAT(parse(config).sliding_windows, ElementsAre(32, 0, 32));
   config["use_sliding_window"] = false;

@@ -162,7 +162,7 @@ TEST(Llama, AQuantizedCheckpointIsNotQuantizedAgain) {
 TEST(Llama, SupportsSaysWhyNot) {
   auto query = sized<mortise_query>();
   mortise_error reason = make_error();
-  EXPECT_EQ(llama().supports(&query, &reason), MORTISE_OK);  // nothing known yet is no reason
+  EXPECT_EQ(llama().supports(&query, &reason), MORTISE_OK);  // an empty query is no reason to refuse
   const std::string gpt2 = R"({"model_type": "gpt2"})";
   query.model_config = view(std::string_view(gpt2));
   EXPECT_EQ(llama().supports(&query, &reason), MORTISE_UNIMPLEMENTED);

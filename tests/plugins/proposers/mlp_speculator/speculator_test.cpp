@@ -244,7 +244,7 @@ TEST_P(MlpSpeculator, LogitsAndDraftsAreThoseOfTheFormula) {
     for (int32_t r = 0; r < rows; ++r) EXPECT_EQ(drafts[r][s], golden.drafts[s * rows + r]) << s << ", " << r;
   }
   RecordProperty("worst", std::to_string(worst * 1e6) + "e-6");
-  EXPECT_LT(worst, 2e-5);  // 0.01 or more: a constant of the formula is another
+  EXPECT_LT(worst, 2e-5);  // a wrong constant in the formula gives 0.01 or more
 }
 
 TEST(Speculator, RowsAreOfTheirSequencesWhateverTheBatch) {

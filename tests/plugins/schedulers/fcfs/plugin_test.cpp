@@ -278,7 +278,7 @@ TEST(Fcfs, CachedFreeBlocksThatSeveralStartWithAreTakenOnce) {
     scene.plan();
     return scene.scheduled.size();
   };
-  // Each leaves one block to each that was started before it.
+  // Each leaves one block to each sequence that was admitted before it.
   EXPECT_EQ(starts_with(4), 1u);
   EXPECT_EQ(starts_with(5), 1u);
   EXPECT_EQ(starts_with(6), 2u);

@@ -16,7 +16,7 @@ TEST(Normalize, GivesTheFormsOfTheAnnex) {
       {"plain", "plain", "plain", "plain", "plain"},
       {"\u00e9", "\u00e9", "e\u0301", "\u00e9", "e\u0301"},
       {"e\u0301", "\u00e9", "e\u0301", "\u00e9", "e\u0301"},
-      {"\u212b", "\u00c5", "A\u030a", "\u00c5", "A\u030a"},  // the Angstrom sign is never made
+      {"\u212b", "\u00c5", "A\u030a", "\u00c5", "A\u030a"},  // no form has the Angstrom sign
       {"\ufb01\u00b2", "\ufb01\u00b2", "\ufb01\u00b2", "fi2", "fi2"},
       {"\u1e9b\u0323", "\u1e9b\u0323", "\u017f\u0323\u0307", "\u1e69", "s\u0323\u0307"},
       {"q\u0307\u0323", "q\u0323\u0307", "q\u0323\u0307", "q\u0323\u0307", "q\u0323\u0307"},  // marks in their order
