@@ -21,7 +21,7 @@ struct BenchOptions {
   std::vector<std::string> against;   // --against: settings, or one script, of the other side; empty: no comparison
   std::vector<std::string> urls;      // --url, for the scenario serve
   Sizes sizes;
-  int repeats = 0;  // 0: the scenario's default
+  int repeats = 0;  // 0: the default of this kind of measurement
   std::string trace;
   std::string command;  // for the report
 };

@@ -30,7 +30,7 @@ struct Request {
   // computed.
   std::optional<std::int32_t> score_from;
   std::int32_t priority = 0;  // lower runs first
-  std::uint64_t group = 0;    // the user's hint of requests that share a prefix; 0: none
+  std::uint64_t group = 0;    // the user's hint of requests that are better run together; 0: none
   SpeculationChoice speculation;
   // Tokens that each choice is expected to generate. They are used as drafts (speculation/prediction), so they change
   // only when tokens come, never which tokens. They may be wrong, too few or too many; a prediction longer than the

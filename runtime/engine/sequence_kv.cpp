@@ -86,7 +86,7 @@ void SequenceKv::copy_partial_blocks(std::span<Sequence* const> admitted, std::v
   }
   if (copying.empty()) return;
   auto fresh = cache_.allocate(copying.size());
-  if (!fresh) throw Error("the block pool is smaller than the checked plan");  // an invariant of Planner
+  if (!fresh) throw Error("the block pool is smaller than the checked plan");  // cannot happen: Planner checks
   // The allocation may have evicted the very block that is to be copied. Its KV is still intact, so one of the
   // sequences that want it gets that block itself, without a copy.
   const auto give = [&](Sequence& sequence, std::vector<BlockId>::iterator at) {
@@ -122,7 +122,7 @@ void SequenceKv::reserve(Sequence& sequence, std::int32_t num_tokens) {
   const auto needed = static_cast<std::size_t>((num_tokens + block_size_ - 1) / block_size_);
   if (needed <= sequence.blocks.size()) return;
   const auto fresh = cache_.allocate(needed - sequence.blocks.size(), &sequence.holder);
-  if (!fresh) throw Error("the block pool is smaller than the checked plan");  // an invariant of Planner
+  if (!fresh) throw Error("the block pool is smaller than the checked plan");  // cannot happen: Planner checks
   sequence.blocks.insert(sequence.blocks.end(), fresh->begin(), fresh->end());
 }
 

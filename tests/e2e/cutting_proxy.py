@@ -54,7 +54,7 @@ class CuttingProxy:
             if self.cut_after is not None and streamed > self.cut_after:
                 self.cut_after = None
                 self.num_cuts += 1
-                return part, False  # this part passes: on a busy machine it is the first, and names the stream to go on with
+                return part, False  # this part passes: it may be the first, whose id the client needs to resume
             if self.hold_after is not None and streamed > self.hold_after:
                 self.hold_after = None
                 held = True

@@ -307,7 +307,7 @@ TEST_F(DraftModelTest, RequestsWithAbortsLeaveNothingBehindInAnyProposer) {
 
   EXPECT_GT(run_with_aborts(mlp, kRequests).stats.num_drafts, 1000u);
   EXPECT_GT(run_with_aborts(oracle, kRequests, known).stats.num_accepted, 1000u);
-  // The draft model has none for sequences that its pool has no room for: they come to the last.
+  // The draft model drafts nothing for sequences that do not fit its pool, so the last proposer gets them.
   const std::string all = fmt::format("first_of {{ ngram {{}}, {}, {}, {} }}", oracle,
                                       draft_model(models_[4].folder, 3, ", kv_memory = '128KiB'"), mlp);
   const Result result = run_with_aborts(all, kRequests, known);

@@ -329,7 +329,7 @@ RunReport run_together(const std::filesystem::path& model, RunConfig config, std
   };
   report.outcomes = run_all();
   if (config.twice) report.again = run_all();
-  // On a device that computes behind the host an end is told before the step that it falls into is over.
+  // If the device computes behind the host, the end of a request is reported before the step in which it ends is over.
   do {
     report.stats = engine.stats();
   } while (report.stats.num_running + report.stats.num_waiting > 0);

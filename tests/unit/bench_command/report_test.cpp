@@ -82,7 +82,7 @@ TEST(BenchReport, WhatJsonSaysIsReadAgain) {
 }
 
 TEST(BenchReport, ComparingShowsSpeedAndNearnessApart) {
-  // The machine became a tenth slower: so did the figure, while it is as near to its floor as ever.
+  // The machine became a tenth slower, and so did the figure, but it is as near to its floor as before.
   std::vector<OldFigure> old = {{"decode, batch 1", "tokens/s", true, 112.5, 0.8327},
                                 {"decode, batch 8", "s", true, 1, 0.5}};
   EXPECT_EQ(comparison_table(example(), old),

@@ -87,7 +87,7 @@ TEST(StepTap, RowsAreTheSameInOtherStepsAndOtherCompany) {
   const Traced b = run(crowd, {greedy({4, 4}, 8), request, greedy({9, 8, 7}, 5)}, 1);
   const TraceComparison result = compare_traces(a.view(), b.view());
   EXPECT_FALSE(result.first) << result.first->where;
-  EXPECT_EQ(result.num_rows, 14u);  // the last token is fed to nothing
+  EXPECT_EQ(result.num_rows, 14u);  // the last token is never an input
   // Each row: hidden rows and logits; what is drawn or scored from all of them.
   EXPECT_GE(result.num_compared, 14u * 3);
 }

@@ -167,7 +167,7 @@ TEST_F(PrefixCacheTest, ScoresThatTheCacheLacksAreComputed) {
   }
 }
 
-// Completions of one prompt, each a request; what they come to and the rows that all of them took.
+// For completions of one prompt, each a request of its own: their right answers, and the rows that all of them took.
 class CompletionsTest : public PrefixCacheTest {
  protected:
   static Request completion(std::int32_t num_prompt, std::int32_t which, std::int32_t length) {

@@ -230,7 +230,7 @@ TEST_F(VerificationTest, AProposerIsNotCalledForSequencesOfLengthZero) {
   limits.adaptive_lengths = true;
   world = std::make_unique<FakeWorld>(limits);
   int asked = 0;
-  double now_s = 0;  // on the engine's thread
+  double now_s = 0;  // used on the engine's thread
   world->before_forward = [&](std::int64_t) { now_s += 1e-3; };
   world->propose = [&](std::uint64_t, std::int32_t max) {
     ++asked;

@@ -46,7 +46,7 @@ TEST(PartChange, WhatIsTypedWrongIsTold) {
               HasSubstr("options of attention"));
   EXPECT_THAT(error_of([] { parse_part_change("attention paged {1, 2}"); }),
               HasSubstr("not a table of names and values"));
-  // In the sandbox of scripts, within its limits.
+  // Options are read in the sandbox of scripts, within its limits.
   EXPECT_THAT(error_of([] { parse_part_change("attention paged {x = os.execute('true')}"); }), HasSubstr("execute"));
   EXPECT_THAT(error_of([] { parse_part_change("attention paged {x = (function() while true do end end)()}"); }),
               HasSubstr("instructions"));
@@ -58,7 +58,7 @@ TEST(PartChange, TheKeyIsSaidAnewAndTheRestStays) {
   EXPECT_EQ(attention.attention.name, "cascade");
   EXPECT_EQ(attention.block_size, 64);
   EXPECT_TRUE(same_part(attention.scheduler, now.scheduler));
-  EXPECT_EQ(changed("attention cascade").block_size, 16);  // its default, not what the one before had
+  EXPECT_EQ(changed("attention cascade").block_size, 16);  // the new part's default, not the value of the part before
   EXPECT_EQ(changed("scheduler prefix_group {max_num_seqs = 7}").max_num_seqs, 7);
   EXPECT_TRUE(changed("proposer none").proposers.empty());
   EXPECT_FALSE(changed("kv_cache {prefix_cache = false}").kv_cache.prefix_cache);

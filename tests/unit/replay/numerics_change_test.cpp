@@ -11,7 +11,7 @@ TEST(NumericsChange, NamesThePartsThatAreOthers) {
   EXPECT_EQ(describe_change(before, "cpu-bf16/1; attention attention-span128/1; kv bf16"),
             "'attention attention-span256/1' is now 'attention attention-span128/1'");
   EXPECT_EQ(describe_change(before, "cuda-bf16/2; attention attention-span256/1; kv bf16"),
-            "'cpu-bf16/1' is now 'cuda-bf16/2'");  // the first part has no word that says what it is of
+            "'cpu-bf16/1' is now 'cuda-bf16/2'");  // the first item begins with no word that names the part
   EXPECT_EQ(describe_change(before, "cpu-bf16/1; attention attention-span256/1"), "'kv bf16' is gone");
   EXPECT_EQ(describe_change(before, before + "; weights int4"), "'weights int4' is new");
 }

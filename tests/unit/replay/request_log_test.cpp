@@ -89,7 +89,7 @@ TEST(RequestLog, EveryFieldOfARequestComesBackAsItWas) {
   EXPECT_EQ(b.speculation.max_tokens, a.speculation.max_tokens);
   EXPECT_EQ(b.group, a.group);
   EXPECT_EQ(b.client_id, a.client_id);
-  // Written again it is the same text: so every sampling field came back, whatever fields there are.
+  // Writing it again gives the same text, so every sampling field was read back, whichever fields there are.
   EXPECT_EQ(to_json(back).dump(), to_json(recorded).dump());
   EXPECT_EQ(b.sampling.temperature, a.sampling.temperature);
   EXPECT_EQ(b.sampling.logit_bias, a.sampling.logit_bias);

@@ -91,7 +91,7 @@ TEST_F(ChoiceGuidesTest, TheLastUsedAreKept) {
     EXPECT_EQ(get(), first);
   }
   EXPECT_TRUE(second.expired());
-  // One that alone is more than may be kept is kept until the next comes.
+  // A guide that alone exceeds the limit is kept until the next one is made.
   params.choices = {std::vector<std::int32_t>(3 << 20, 7)};
   max_tokens = 4 << 20;
   const std::weak_ptr<const ChoiceGuide> large = get();

@@ -56,7 +56,7 @@ struct Text {
 inline Text steady(double rate) {
   return {"rate " + std::to_string(rate).substr(0, 4), [rate](auto, int, int) { return rate; }};
 }
-// What repeats stands word by word; where it ends a while passes until it repeats again.
+// A text that repeats passages word for word. When a passage ends, some tokens pass before the next one begins.
 inline Text quoted() {
   return {"quoted text", [](auto, int, int run) { return run < 2 ? 0.5 : 0.99; },
           [](int run) { return run < 2 ? 0.7 : 1.0; }, 8};

@@ -26,7 +26,7 @@ TEST(TimeTable, OnePointTellsOfSmallerAndLargerOnes) {
 
 TEST(TimeTable, PointsAreJoinedAndGoOnBeyondTheLast) {
   TimeTable table(24);
-  for (int i = 0; i < 2; ++i) {  // the second one makes it believed
+  for (int i = 0; i < 2; ++i) {  // the second sample makes the time trusted
     table.add(2, 2, 1.0);
     table.add(2, 6, 2.0);
   }

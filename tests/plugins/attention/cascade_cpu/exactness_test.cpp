@@ -130,7 +130,7 @@ TEST(Cascade, RandomTreesOfPrefixesHaveTheBitsOfTheReference) {
     read[0] += run_random_schedule(config, lengths, same, paged);
     ASSERT_EQ(rows, paged) << "seed " << seed;
   }
-  // More: hardly anything of it was shared. (Chunks and windows read as in paged.)
+  // More would mean that hardly anything is shared. (Chunks and windows read as in paged.)
   EXPECT_LT(static_cast<double>(read[1]), 0.95 * static_cast<double>(read[0]));
 }
 
@@ -199,7 +199,7 @@ TEST(Cascade, EveryScheduleGivesTheRowsThatPagedGivesEachAlone) {
   }
 }
 
-// Members that decode after a long prefix; on many threads it is cut, and on one folded.
+// Members decode after a long prefix, which many threads divide and one thread folds.
 TEST(Cascade, ALongPrefixHasTheSameBitsOnAnyNumberOfThreads) {
   Config config;
   config.num_heads = 2;

@@ -72,7 +72,8 @@ class Attention {
   void break_token(int32_t seq, int32_t position) { broken_.insert({seq, position}); }
   // Its blocks are free, and the next that are taken.
   void end(int32_t seq);
-  // The new sequence `to` begins with the first tokens of `from`, whole blocks, in the same blocks.
+  // Makes the new sequence `to`, which begins with the first `tokens` tokens of `from`, in the same blocks. REQUIRES:
+  // whole blocks.
   void share(int32_t from, int32_t to, int32_t tokens);
   // Copies all blocks of `from` to blocks of the new sequence `to`, whose tokens are those of `from` from now on.
   void fork(int32_t from, int32_t to);

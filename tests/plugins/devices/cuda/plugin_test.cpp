@@ -272,7 +272,7 @@ TEST(TuningFile, AFileOfOthersOrADamagedOneIsRefused) {
   std::ofstream(path) << std::string((1 << 20) + 1, ' ');
   EXPECT_THROW(read_tuning(path, key), std::runtime_error);
   std::filesystem::remove(path);
-  EXPECT_TRUE(read_tuning(path, key).empty());  // none is no error
+  EXPECT_TRUE(read_tuning(path, key).empty());  // a missing file is no error
 }
 
 }  // namespace

@@ -334,7 +334,7 @@ TEST_P(PrefixGroupProperty, EveryRequestFinishesAndNoBoundIsBroken) {
   RecordProperty("dropped_pins", std::to_string(engine.num_dropped_pins()));
 }
 
-// The id of one that has ended is as unknown as one that never came.
+// The id of a sequence that has ended is unknown, like one that was never added.
 TEST(PrefixGroup, AViewThatShowsAnEndedSequenceIsRefused) {
   prefix_group::Backlog backlog;
   const std::vector<int32_t> tokens = {1, 2, 3};

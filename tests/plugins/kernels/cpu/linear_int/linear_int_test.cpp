@@ -107,7 +107,7 @@ TEST_P(KernelsLinearInt, EveryBlockingGivesTheBitsOfTheReference) {
   }
 }
 
-// More columns than are multiplied while all rows pass.
+// The weight has more columns than one chunk, which is multiplied by all rows before the next chunk begins.
 TEST_P(KernelsLinearInt, ChunksOfColumnsGiveTheBitsOfTheReference) {
   for (int bits : {4, 8}) {
     const IntProblem<Bf16> p({35, 330, 4480, bits, bits == 4 ? 128u : 4480u}, Values::kNormal, 31);

@@ -192,7 +192,7 @@ TYPED_TEST(KernelsSpan, GatheredRowsHaveTheBitsOfTheReference) {
   }
 }
 
-// Some tokens with an element of K or V that is no number or infinite; at most a few of V in a window of 40.
+// Some tokens with an element of K or V that is NaN or infinite; at most a few of V in a window of 40.
 template <class Types>
 struct Broken {
   SpanProblem<Types> problem;
