@@ -9,16 +9,16 @@
  * sequence falls behind a shorter one only while less than `ageing` times the difference of their jobs has arrived
  * between them.
  *
- * The bound. Let sequence s of length L wait. Of the sequences that arrived later, those that start before s run, all
- * together and to their ends, fewer than
+ * The bound. Let sequence s of length L wait. Of the sequences that arrived later, those that are admitted before s run,
+ * all together and to their ends, fewer than
  *
  *   (ageing - 1) * min(L, C)  rows.
  *
- * Proof: let j be the last of them to arrive. When it starts, key(j) < key(s), that is
+ * Proof: let j be the last of them to arrive. When it is admitted, key(j) < key(s), that is
  * clock(j) - clock(s) < ageing * (min(job(s), C) - min(job(j), C)). The left side is L and the lengths of all that
  * arrived between s and j: at least L and the jobs of the others. On the right job(s) <= L, and job(j) < C, or it were
  * not positive. So the jobs of all of them, job(j) included, are less than
- * ageing * min(L, C) - L - (ageing - 1) * job(j). Each of them starts before s once (step_plan.h, Starts).
+ * ageing * min(L, C) - L - (ageing - 1) * job(j). Each of them is admitted before s once (step_plan.h, Admission).
  * By the choice of C the bound is below MORTISE_MAX_PASSED_STEPS * token_budget: the host never sees a starving
  * sequence. With ageing = 1 nobody passes: first come, first served. */
 #include <stdlib.h>

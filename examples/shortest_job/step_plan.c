@@ -126,7 +126,7 @@ static void serve(step_plan* p, int32_t i) {
   run(p, i, n);
 }
 
-/* --- admissions */
+/* --- admission */
 
 static bool older_one_waits(const step_plan* p, const seq_place* place) {
   for (int32_t k = 0; k < p->view->num_seqs; ++k) {

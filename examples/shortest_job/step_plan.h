@@ -3,7 +3,7 @@
  *
  *   Decodes   run first, each for one row.
  *   Prompts   of running and of waiting sequences share the rows that are left, in the order, in chunks.
- *   Admissions  A waiting sequence is admitted if all its known tokens fit beside what the running ones still need for
+ *   Admission A waiting sequence is admitted if all its known tokens fit beside what the running ones still need for
  *             theirs, and one block more for each of them. If it does not fit, it holds back all that arrived after it,
  *             but not those before it. A sequence that was preempted is admitted when nobody older of its priority
  *             waits: so it passes an older one once at most, however often it is preempted.

@@ -256,7 +256,7 @@ static mortise_schedule_plan ask(simulation* sim, arrays* a) {
   return plan;
 }
 
-/* Later sequences of the same or a worse priority that start before a sequence pass it. Checks the bound. */
+/* Later sequences of the same or a worse priority that are admitted before a sequence pass it. Checks the bound. */
 static void count_passes(simulation* sim, const mortise_schedule_plan* plan) {
   bool scheduled[MAX_LIVE] = {false};
   for (int32_t k = 0; k < plan->num_scheduled; ++k) scheduled[plan->seqs[k]] = true;

@@ -32,7 +32,7 @@ typedef struct sim_sequence {
   int32_t length, end; /* tokens: with all that it may generate; at its end, which may come earlier */
   int32_t prompt, num_tokens, num_computed, held, priority;
   bool running;
-  int64_t passed_rows; /* rows of later ones that started since it last ran */
+  int64_t passed_rows; /* rows of later ones that were admitted since it last ran */
 } sim_sequence;
 
 typedef struct simulation {
