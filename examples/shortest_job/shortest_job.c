@@ -9,8 +9,8 @@
  * sequence falls behind a shorter one only while less than `ageing` times the difference of their jobs has arrived
  * between them.
  *
- * The bound. Let sequence s of length L wait. Of the sequences that arrived later, those that are admitted before s run,
- * all together and to their ends, fewer than
+ * The bound. Let sequence s of length L wait. Of the sequences that arrived later, those that are admitted before s
+ * run, all together and to their ends, fewer than
  *
  *   (ageing - 1) * min(L, C)  rows.
  *

@@ -108,7 +108,7 @@ class Call {
                    Args&&... args) const {
     if (!holds) throw_breach(/*is_callers=*/true, header, rule, fmt::format(detail, std::forward<Args>(args)...));
   }
-  // The same of the part that is called.
+  // Throws a Breach of the called part unless `holds`.
   template <typename... Args>
   void part_must(bool holds, const char* header, const char* rule, fmt::format_string<Args...> detail,
                  Args&&... args) const {

@@ -49,7 +49,7 @@ class PartSet {
   // Makes the new sizes of shared parts permanent: the destructor no longer restores the previous ones.
   void keep();
 
-  // With owners: a copy keeps the instances alive.
+  // Returns the parts with their owners, so that a copy keeps the instances alive.
   Parts parts() const;
   const EngineLimits& limits() const { return limits_; }
   const ModelStack& target() const { return *target_; }

@@ -103,7 +103,7 @@ void memory_does_not_grow(Subject& subject) {
 }
 
 void leaves_no_threads_or_files(Subject& subject) {
-  subject.setup();  // what the host itself opens for the part is there before
+  subject.setup();  // opens first what the host itself needs for the part, so that the counts below include it
   const bool may_have_threads = subject.component().kind == PartKind::kDevice;  // its thread pool
   std::size_t threads = count_entries("/proc/self/task"), files = count_entries("/proc/self/fd");
   const std::set<pid_t> processes = child_processes();

@@ -78,7 +78,7 @@ void many_sequences(Subject& subject) {
   driver.end(ids);
 }
 
-// Drafts of a sequence that was told piece by piece, and of one whose whole history came at once.
+// Compares the drafts for a sequence that is reported piece by piece with those for one that is reported at once.
 void history_decides(Subject& subject) {
   const std::uint64_t seed = subject.random()();
   const Tokens text = repetitive_text(seed, 240);

@@ -15,7 +15,7 @@ namespace mortise {
 namespace {
 
 constexpr std::size_t kFlushBytes = 1 << 16;
-constexpr std::int64_t kFlushAfterNs = 200'000'000;  // the most that a killed process loses
+constexpr std::int64_t kFlushAfterNs = 200'000'000;  // a killed process loses at most this much
 constexpr std::string_view kEnd = "\n]\n";
 
 }  // namespace

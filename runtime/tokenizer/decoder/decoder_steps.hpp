@@ -62,7 +62,8 @@ class ByteFallbackStep final : public DecodeStep {
   std::string run_;
 };
 
-// Makes one token of all. Used by one thread. Invariant: the next step gets one end_token(), from finish().
+// Joins all tokens of a text into one. Used by one thread. Invariant: the next step gets one end_token(), from
+// finish().
 class FuseStep final : public DecodeStep {
  public:
   explicit FuseStep(DecodeStep& next) : next_(next) {}

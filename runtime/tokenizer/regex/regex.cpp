@@ -19,7 +19,7 @@ constexpr std::size_t kJitStackMaximum = 16 * 1024 * 1024;
 // A match is searched from this many bytes at a time. Between two checks of the clock, each of them may cost PCRE2's
 // whole match limit, a tenth of a second.
 constexpr std::size_t kWindow = 16;
-constexpr std::size_t kMaxPatternBytes = 64 * 1024;  // the longest published have a few thousand
+constexpr std::size_t kMaxPatternBytes = 64 * 1024;  // the longest published pattern has a few thousand
 
 template <auto Function>
 struct Free {

@@ -149,7 +149,7 @@ class SetReader {
     return true;
   }
 
-  // Whether a - is followed by \d or the like. Then it is not a range, and PCRE2 requires an escape.
+  // Whether \d or the like follows a `-`. The `-` then makes no range, and PCRE2 requires it to be escaped.
   bool class_follows() const {
     return in_.peek(1) == '\\' && std::string_view("swdhpSWDHP").find(in_.peek(2)) != std::string_view::npos;
   }
