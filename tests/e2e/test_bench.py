@@ -188,7 +188,7 @@ def test_an_oracle_drafts_at_the_cost_of_a_draft_model(tmp_path):
         assert with_model["subject"] == label
         (costly, lookup), (free, _) = with_model["speculation"], without["speculation"]
         assert (costly["work"], lookup["proposer"]) == ("rate 0.50", "ngram")
-        assert costly["fixed"]["acceptance_rate"] == free["fixed"]["acceptance_rate"] > 0  # the model has no say in the drafts
+        assert costly["fixed"]["acceptance_rate"] == free["fixed"]["acceptance_rate"] > 0  # the drafts do not depend on the model
         assert costly["fixed"]["speculation"]["proposers"][0]["draft_s"] > 10 * free["fixed"]["speculation"]["proposers"][0]["draft_s"]
 
 

@@ -22,7 +22,7 @@
 namespace mortise::test {
 namespace {
 
-// A pipeline of `model`; `proposer` and `scheduler` are what stands in their places in a script.
+// Opens a pipeline of `model`; `proposer` and `scheduler` are Lua expressions for a script.
 std::unique_ptr<Assembly> open(const std::filesystem::path& model, const std::string& proposer,
                                const std::string& scheduler = "fcfs {}") {
   const PluginCatalog catalog({MORTISE_BINARY_DIR});

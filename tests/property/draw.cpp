@@ -47,7 +47,8 @@ void draw_sampling(std::mt19937& random, std::int32_t vocab_size, SamplingParams
   }
 }
 
-// One path or a tree; its KV may be short. The first model, whose drafts are good, comes more often.
+// Draws a draft_model that drafts one path or a tree, perhaps with too little KV memory. The first model, whose drafts
+// are good, is drawn more often.
 std::string draw_draft_model(std::mt19937& random, const std::vector<std::filesystem::path>& models,
                              const char* dtype) {
   constexpr int kBlockSizes[] = {16, 32, 64};

@@ -175,7 +175,7 @@ class Collector {
       if (--open_ == 0) changed_.notify_all();
     };
   }
-  // REQUIRES: every sink has been made.
+  // Waits until all requests have ended. REQUIRES: every sink has been made.
   Outcomes wait(bool errors_are_outcomes) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return open_ == 0; });

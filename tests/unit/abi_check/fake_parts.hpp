@@ -31,7 +31,7 @@ inline constexpr mortise_status kOk = MORTISE_OK;  // of the type that functions
 
 inline const mortise_host* host_of_last = nullptr;  // of the last instance
 
-// What every kind of part does.
+// The functions that every kind of part has.
 struct Life {
   std::function<mortise_status(const mortise_host* host, const mortise_create_args* args, void** instance,
                                mortise_error* error)>

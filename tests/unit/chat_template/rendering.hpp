@@ -25,7 +25,7 @@ inline std::string render(std::string_view source, const Json& variables = Json:
   return plain_text(segments(source, variables));
 }
 
-// What goes wrong with the template, as it is loaded or rendered; empty: nothing.
+// Returns the error of loading or rendering the template; empty: there is none.
 inline std::string error_of(std::string_view source, const Json& variables = Json::object()) {
   try {
     render(source, variables);

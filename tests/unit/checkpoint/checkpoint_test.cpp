@@ -162,7 +162,7 @@ TEST_F(CheckpointFolder, TheFingerprintTellsShapesNamesAndConfigurationsApart) {
   EXPECT_NE(with("w", "BF16", {512, 1024}), before);
 }
 
-// A change within the file system's tick is not seen by its times: then the checkpoint has no identity yet.
+// File times do not show a change within the file system's tick, so a checkpoint that is that new has no identity yet.
 TEST_F(CheckpointFolder, TheIdentityIsThatOfTheFiles) {
   const std::string large(1 << 20, 'w');
   const auto path = write("model.safetensors", safetensors_bytes({{"w", "BF16", {512, 1024}, large}}));

@@ -27,7 +27,8 @@ TEST(Channel, DeltasOfAReaderThatStopsBecomeOneForEachChoice) {
   for (int i = 0; i < kTokens; ++i) {
     for (const int choice : {0, 1}) {
       const bool wakes = channel.append(token_delta(choice, i, i));
-      EXPECT_EQ(wakes, i == 0 && choice == 0);  // else: a reader that was woken already is woken again
+      EXPECT_EQ(wakes,
+                i == 0 && choice == 0);  // only the first: a reader that was woken already need not be woken again
     }
   }
   std::vector<Delta> deltas;

@@ -13,7 +13,8 @@ namespace {
 using testing::HasSubstr;
 using Tokens = std::vector<std::int32_t>;
 
-// A proposer whose answers a test gives. Engine's thread only, but for what tests read when the engine is idle.
+// A proposer whose answers a test gives. Engine's thread only, except for members that tests read while the engine
+// is idle.
 struct ScriptedProposer {
   std::function<Tokens(const Tokens& history, std::int32_t most)> draft;
   std::function<mortise_status()> observe_status = [] { return MORTISE_OK; };

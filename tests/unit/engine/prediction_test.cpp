@@ -278,7 +278,7 @@ TEST_F(PredictionTest, APlanMayGrantAnyPartOfIt) {
   EXPECT_GT(most_lookahead, 100);
 }
 
-// Drafts take the rows that are left: who decodes has its token in every step.
+// Drafts take the rows that are left, so a sequence that decodes gets its token in every step.
 TEST_F(PredictionTest, OthersGoOnBesideIt) {
   EngineLimits limits = roomy_limits();
   limits.max_batched_tokens = 20;

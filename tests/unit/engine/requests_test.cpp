@@ -58,7 +58,7 @@ TEST_F(Requests, FiveThousandAbortsAtOnceEndTheirRequestsAlone) {
   engine->submit(greedy({1, 2, 3}, 20), kept.sink());
   for (const RequestId id : ids) {
     engine->abort(id);
-    engine->abort(id);  // twice, and ids that never were: ignored
+    engine->abort(id);  // a second abort and an unknown id are ignored
     engine->abort(id + 1'000'000);
   }
   go = true;

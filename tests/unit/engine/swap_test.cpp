@@ -226,7 +226,7 @@ TEST_F(SwapTest, ALiveRequestThatWouldNotFitRefusesTheSwap) {
   }
   expect_answer(collector);
   EXPECT_EQ(next.num_forwards, 0);
-  swap_to(next);                                                                    // nothing lives any more
+  swap_to(next);                                                                    // no request is live any more
   EXPECT_THROW(engine->submit(greedy(kPrompt, kLength), collector.sink()), Error);  // the new terms hold at once
   EXPECT_NO_THROW(engine->check(greedy(kPrompt, 10)));
   engine.reset();  // before the world that it runs

@@ -20,7 +20,7 @@ EngineLimits limits() {
   EngineLimits limits;
   limits.max_num_seqs = 4;
   limits.max_batched_tokens = 16;
-  limits.max_logit_rows = 3;  // smaller than a step: chunks must not matter
+  limits.max_logit_rows = 3;  // fewer than a step has, so that it is done in chunks, which must not matter
   limits.max_model_len = 64;
   limits.block_size = 4;
   limits.num_blocks = 24;

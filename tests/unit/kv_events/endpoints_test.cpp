@@ -43,7 +43,7 @@ TEST(KvEndpoints, NeighbouringPortsRiseByTwo) {
       const KvEndpoints own = endpoints_of_model(first, model);
       taken.insert({own.publish, own.replay});
     }
-    EXPECT_EQ(taken.size(), 16u);  // fewer: a model's replay listens where another one publishes
+    EXPECT_EQ(taken.size(), 16u);  // fewer: a model's replay socket listens where another model publishes
   }
 }
 

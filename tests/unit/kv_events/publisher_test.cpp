@@ -37,7 +37,7 @@ class Reader {
 
   void subscribe() { sub_.set(zmq::sockopt::subscribe, ""); }
   Message next() { return read(sub_); }
-  // Of the messages from `seq` on, the last of which is the end.
+  // Returns the messages from `seq` on. The last one is the end of the replay.
   std::vector<Message> replay(std::uint64_t seq) {
     std::string bytes(8, '\0');
     for (int i = 7; i >= 0; --i, seq >>= 8) bytes[static_cast<std::size_t>(i)] = static_cast<char>(seq & 0xff);

@@ -81,7 +81,7 @@ class TinyElf {
  public:
   std::vector<Elf64_Sym> symbols;
   std::string names = std::string(1, '\0');
-  std::uint64_t names_size = 0;  // as the section header says it; 0: as it is
+  std::uint64_t names_size = 0;  // the size in the section header; 0: the true one
   std::uint32_t strings_section = 2;
   std::uint64_t entry_size = sizeof(Elf64_Sym);
   std::uint32_t last_type = SHT_STRTAB;

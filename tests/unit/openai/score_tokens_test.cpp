@@ -74,7 +74,7 @@ TEST(ScoreSplitter, ACompletionThatGrowsIntoThePromptIsScoredFromWhereTheyPart) 
   Ids joined = *tokens.prompt;
   joined.insert(joined.end(), tokens.completion.begin(), tokens.completion.end());
   EXPECT_EQ(joined, whole);
-  EXPECT_FALSE(tokens.completion.empty());  // a score of 0 for a text that nobody looked at
+  EXPECT_FALSE(tokens.completion.empty());  // empty: a completion without tokens would score 0
 }
 
 TEST(ScoreSplitter, WithoutSpecialTokensNoneIsAdded) {

@@ -89,7 +89,8 @@ TEST_F(RunnerTest, DraftsOfTheCallersOwnAreRunAndEnterNoPrefixTree) {
       rig.step({1});
     }
     EXPECT_EQ(rig.stats().num_rows - before, 20u);
-    // Two whole blocks, of 14 committed tokens and 18 drafts: of drafts they are the sequence's own.
+    // The 14 tokens and 18 further ones fill two blocks, which enter the prefix cache unless the further ones are
+    // drafts.
     rig.end(1);
     EXPECT_EQ(rig.stats().num_cached_free_blocks, flags == 0 ? 2 : 0);
   }

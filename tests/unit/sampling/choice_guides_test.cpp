@@ -36,7 +36,7 @@ TEST_F(ChoiceGuidesTest, WhoAsksForTheSameGetsTheSame) {
   const auto first = get();
   EXPECT_EQ(first->tokens.size(), 3u);
   EXPECT_EQ(get(), first);
-  prompt = "another question:";  // it ends alike
+  prompt = "another question:";  // it has the same end
   max_tokens = first->trie.longest();
   params.temperature = 0.5f;
   EXPECT_EQ(get(), first);

@@ -238,7 +238,8 @@ TEST(AdaptiveLengths, WhatDraftingCostsIsToldApartByKind) {
   EXPECT_LT(run(1, 30, 1e-4, 3), 4.5);
 }
 
-// Now and then one of many sequences catches up with a single token: what that call took tells nothing of a token.
+// Now and then one of many sequences catches up with a single token. The time of that call says nothing about the time
+// of a token.
 TEST(AdaptiveLengths, NewPromptsAreNotTakenToBeDear) {
   AdaptiveLengths policy;
   const auto run = [&](std::vector<DraftState>& states, int steps) {

@@ -10,7 +10,7 @@
 #include "mortise/model.h"
 #include "mortise/plugin.hpp"
 
-// The plugin.cpp of a paged is compiled in with its entry renamed.
+// The plugin.cpp of a paged attention is compiled in, with its entry renamed to this.
 MORTISE_EXTERN_C const mortise_module* mortise_paged_entry();
 
 namespace {

@@ -93,7 +93,7 @@ TEST_P(CascadeCuda, ReplayedGraphsServeWhateverGroupsThereAre) {
     Attention attention(GetParam());
     make_tree(attention, rows);
     const auto all = steps(7);
-    attention.bucket_step(all.front(), Attention::Bucket::kEager, rows);  // what is lazily loaded comes now
+    attention.bucket_step(all.front(), Attention::Bucket::kEager, rows);  // kernels that load lazily are loaded now
     for (std::size_t i = 1; i < all.size(); ++i) attention.bucket_step(all[i], how, rows);
     EXPECT_EQ(differences(expected, rows), std::vector<std::string>{});
   }

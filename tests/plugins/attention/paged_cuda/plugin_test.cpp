@@ -55,7 +55,7 @@ TEST_P(PagedCuda, NoScheduleChangesABit) {
       }
       std::shuffle(pieces.begin(), pieces.end(), rng);
       if (!pieces.empty()) attention.step(pieces, rows);
-      // Drafts that were rejected: their K and V stay behind.
+      // Rejects drafts, whose K and V stay in the blocks.
       const auto seq = static_cast<int32_t>(rng() % lengths.size());
       if (left && attention.length(seq) > 8) attention.roll_back(seq, attention.length(seq) - 5);
     }

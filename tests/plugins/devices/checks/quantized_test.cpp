@@ -25,7 +25,8 @@ class MistakesInIntWeights : public OneDevice {
 
 TEST_F(MistakesInIntWeights, OtherBitsGroupsAndUsesAreRefused) {
   EXPECT_EQ(prepare_float(MORTISE_WEIGHT_LINEAR, 8, 0, 100), MORTISE_OK);
-  EXPECT_EQ(prepare_float(MORTISE_WEIGHT_LINEAR, 4, 1000, 100), MORTISE_OK);  // longer than a row: a row
+  EXPECT_EQ(prepare_float(MORTISE_WEIGHT_LINEAR, 4, 1000, 100),
+            MORTISE_OK);  // a group that is longer than a row is a row
   expect_invalid(prepare_float(MORTISE_WEIGHT_LINEAR, 3, 0, 100), "3 bits in groups of 0; expected 4 or 8 bits");
   expect_invalid(prepare_float(MORTISE_WEIGHT_LINEAR, 4, 48, 100), "4 bits in groups of 48; expected 4 or 8 bits");
   expect_invalid(prepare_float(MORTISE_WEIGHT_LINEAR, 4, -1, 100), "4 bits in groups of -1; expected 4 or 8 bits");

@@ -54,7 +54,7 @@ struct Quantized {
 class WeightCacheFile : public testing::Test {
  protected:
   WeightCacheFile() {
-    // Exact numbers, the same everywhere: a golden hash depends on them.
+    // The same exact numbers on every machine, because a golden hash depends on them.
     for (std::size_t i = 0; i < values_.size(); ++i) {
       values_[i] = static_cast<Bf16>(0x3c00u + (i * 40503u) % 0x300u + (i % 3 == 0 ? 0x8000u : 0u));
     }

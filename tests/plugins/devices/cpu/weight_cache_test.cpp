@@ -64,7 +64,7 @@ TEST_F(WeightCacheFile, KeepsNamedWeightsOfAModelThatLoaded) {
   open();
   mortise_weight* const named = prepare("a", MORTISE_WEIGHT_LINEAR, MORTISE_BF16);
   device_.cache.close(false, device_.pool);
-  EXPECT_TRUE(fs::is_empty(folder_));  // the model could not be loaded
+  EXPECT_TRUE(fs::is_empty(folder_));  // close(false) says that the model could not be loaded
   free_weight(&device_, named);
 
   open();

@@ -51,7 +51,8 @@ TEST(ExactMath, PowersAreThoseOfLibmToAFractionOfAnF32Unit) {
   EXPECT_EQ(power(1.0, 0.7), 1.0);
 }
 
-// What every machine and every compiler must give. Another value: one of them contracted or reassociated something.
+// Every machine and every compiler must give this hash. Another one means that a compiler contracted or reassociated
+// something.
 TEST(ExactMath, BitsAreTheSameOnEveryMachine) {
   uint64_t hash = 0;
   const auto mix = [&](double value) { hash = (hash ^ std::bit_cast<uint64_t>(value)) * 0x9e3779b97f4a7c15u; };

@@ -11,7 +11,7 @@ namespace {
 
 using Tokens = std::vector<int32_t>;
 
-// What draft() promises, written as it reads: the longest match first, of those the latest.
+// The promise of draft(), written out plainly: the longest match, and of equally long ones the latest.
 Tokens naive_draft(const Tokens& tokens, const MatchOptions& options, std::size_t most) {
   const auto size = static_cast<int32_t>(tokens.size());
   for (int32_t length = std::min(options.max_match, size - 1); length >= options.min_match; --length) {

@@ -140,7 +140,8 @@ TEST_F(OracleTest, WhatIsNoLogIsRefusedWithItsLine) {
   EXPECT_EQ(refusal(), name + ": line 2: choices is no list" + end);
   write({kHeader, R"({"prompt": [1], "choices": [3]})"});
   EXPECT_EQ(refusal(), name + ": line 2: choices has 3, which is no object" + end);
-  std::ofstream(file_) << kHeader << '\n' << request({1}, {{2}}) << "\n{\"prompt\": [1";  // a recording that was killed
+  std::ofstream(file_) << kHeader << '\n'
+                       << request({1}, {{2}}) << "\n{\"prompt\": [1";  // the recording process was killed
   EXPECT_EQ(refusal(), "accepted");
 }
 

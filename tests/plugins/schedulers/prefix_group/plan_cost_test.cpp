@@ -170,7 +170,7 @@ TEST_P(PlanCost, StaysSmallWithTenThousandWaiting) {
   RecordProperty("adding_us_each", std::to_string(adding / kRequests * 1e6));
   std::printf("plan: median %.0f us, most %.0f us; adding %.1f us each\n", seconds[12] * 1e6, seconds.back() * 1e6,
               adding / kRequests * 1e6);
-  EXPECT_LT(seconds[12], 0.02);  // a hundred times what it takes, for slow machines: quadratic would be more
+  EXPECT_LT(seconds[12], 0.02);  // a hundred times the usual time, for slow machines; quadratic cost would exceed it
   host.end_all();
   EXPECT_EQ(host.scheduler().num_sequences(), 0u);
   EXPECT_EQ(host.scheduler().backlog().num_nodes(), 0u);

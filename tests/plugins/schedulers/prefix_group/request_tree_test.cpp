@@ -51,7 +51,8 @@ TEST(RequestTree, APrefixShorterThanABlockMakesNoGroup) {
   EXPECT_EQ(tree.depth(tree.group_of(a)), 3);
 }
 
-// Nine share 100 tokens; two of them share 40 more. Whole: 8 x 100. Enlarged for the two: 1 x 140.
+// Nine requests share 100 tokens, and two of them 40 more. The whole group saves 8 x 100 tokens, a group of the two
+// only 1 x 140.
 TEST(RequestTree, AGroupStaysAtTheShorterPrefixWhereThatSavesMore) {
   RequestTree tree(1);
   const Tokens prefix = joined({}, 1, 100), longer = joined(prefix, 1000, 40);

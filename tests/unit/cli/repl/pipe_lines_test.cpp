@@ -79,7 +79,7 @@ TEST(PipeLines, ReplaceWhatIsNotUtf8AndCountIt) {
   EXPECT_EQ(broken->num_replaced, 2u);
   const auto written = lines.read("");
   EXPECT_EQ(written->text, "\uFFFD");
-  EXPECT_EQ(written->num_replaced, 0u);  // 1: a U+FFFD that was written is not a mistake
+  EXPECT_EQ(written->num_replaced, 0u);  // 1: a U+FFFD in the input was counted as a mistake
 }
 
 TEST(PipeLines, EndAtCtrlC) {

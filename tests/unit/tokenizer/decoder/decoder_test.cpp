@@ -12,7 +12,7 @@ using nlohmann::json;
 using testing::ElementsAre;
 using Texts = std::vector<std::string>;
 
-// The texts that become final with each token, and at the end. A null `decoder`: the file has none.
+// Returns the texts that become final with each token, and at the end. A null `decoder`: the file has none.
 Texts decoded(const json& decoder, const Texts& tokens) {
   const ConfigNode node(decoder, "tokenizer.json");
   const DecoderChain chain = make_decoder_chain(decoder.is_null() ? nullptr : &node);
