@@ -46,7 +46,7 @@ void check_activation(const Call& call, std::int32_t activation) {
                    "`activation` is MORTISE_ACT_*", "activation is {}", activation);
 }
 
-// Makes an operation: `check(call, self)` first.
+// Calls an operation, after `check(call, self)`.
 template <typename Check, typename Body>
 mortise_status operate(mortise_device* handle, const Function& function, mortise_error* error, Check&& check,
                        Body&& body) {

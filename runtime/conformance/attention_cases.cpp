@@ -244,7 +244,7 @@ void drafts_in_one_run(Subject& subject) {
   }
 }
 
-// Eight sequences that share 20 blocks, half of them 4 blocks more.
+// Eight sequences share 20 blocks, and half of them share 4 more.
 void prefix_groups_change_nothing(Subject& subject) {
   require_capability(subject, MORTISE_CAP_CASCADE, "MORTISE_CAP_CASCADE");
   OwnAttention own(subject, {});

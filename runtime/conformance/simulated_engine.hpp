@@ -175,7 +175,7 @@ struct SimulatedEngine::View {
   View(const View&) = delete;
   View& operator=(const View&) = delete;
 
-  // The blocks that nobody but these sequences holds.
+  // Returns the number of blocks that only these sequences hold.
   int32_t blocks_freed(std::span<const int32_t> seqs) const;
   bool running(int32_t i) const { return states[i] == MORTISE_SEQ_RUNNING; }
   int32_t run_begin(int32_t i) const { return running(i) ? num_computed[i] : num_cached[i]; }

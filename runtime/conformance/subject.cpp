@@ -132,7 +132,8 @@ mortise_query Subject::query_for_device(const char* name) {
 }
 
 const PartInstance& Subject::device() {
-  if (component().kind == PartKind::kModel) checkpoint();  // a folder that cannot be used is no matter of a device
+  if (component().kind == PartKind::kModel)
+    checkpoint();  // first, so that an unusable folder is not blamed on a device
   std::string reasons;
   for (const char* name : {"cpu", "cuda"}) {
     if (device_ != nullptr) break;

@@ -58,7 +58,7 @@ struct EngineStats {
   PhaseTimes phases;
   std::uint64_t num_generated = 0;  // tokens
   std::uint64_t num_preemptions = 0;
-  std::uint64_t num_admitted_tokens = 0;           // known tokens of admitted sequences, first and after a preemption,
+  std::uint64_t num_admitted_tokens = 0;           // known tokens of sequences, counted at each admission,
   std::uint64_t num_cached_tokens = 0;             // and how many of them came from the prefix cache
   std::uint64_t num_evicted_blocks = 0;            // from the prefix cache
   std::uint64_t num_drafts = 0, num_accepted = 0;  // of proposers

@@ -452,7 +452,7 @@ StepPlan Planner::first_come_first_served(const View& view, const mortise_schedu
   StepPlan result;
   PlanBlocks blocks(abi_view);
   std::int32_t rows = 0;
-  // Places in the order: `first`, then the others as they came.
+  // The sequence at a place of the order: `first`, then the others in order of arrival.
   const auto at = [&](std::size_t place) { return place == 0 ? first : place <= first ? place - 1 : place; };
   std::size_t last = view.live.size();  // sequences from this place on are preempted, or wait
   std::int64_t num_running = std::count(view.states.begin(), view.states.end(), MORTISE_SEQ_RUNNING);

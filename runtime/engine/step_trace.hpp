@@ -93,7 +93,7 @@ class StepTrace {
   std::int64_t step_begin_ns_ = 0, phase_begin_ns_ = 0;
   std::optional<StepPhase> phase_;
   std::array<std::int64_t, kNumStepPhases> step_ns_{};  // of this step
-  bool timed_ = false;                                  // this step
+  bool timed_ = false;                                  // this step is timed
   int steps_to_timed_ = 0;
   PhaseTimes times_;
   BatchComposition batch_;

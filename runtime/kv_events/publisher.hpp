@@ -22,7 +22,7 @@
 namespace mortise {
 
 struct KvEventOptions {
-  std::string endpoint;  // "tcp:  // "tcp://127.0.0.1:5557": endpoint of the PUB socket; port * takes a free one
+  std::string endpoint;  // "tcp://127.0.0.1:5557": endpoint of the PUB socket; port * takes a free one
   std::string replay;    // endpoint of the ROUTER socket; empty: no replay
   std::string topic;
   std::size_t max_kept = 10'000;  // messages for replay, as many as vLLM keeps, but at most 64 MiB
