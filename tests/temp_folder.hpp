@@ -29,7 +29,7 @@ class TempFolder {
 
   const std::filesystem::path& path() const { return path_; }
 
-  // A file in it.
+  // Writes a file in the folder and returns its path.
   std::filesystem::path write(const std::string& name, std::string_view bytes) const {
     std::ofstream stream(path_ / name, std::ios::binary);
     if (!(stream << bytes).flush()) throw std::system_error(errno, std::generic_category(), "write " + name);

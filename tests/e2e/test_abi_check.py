@@ -77,7 +77,7 @@ def broken(kind, defect):
         kind: f"{plugin} {{ defect = '{defect}' }}", "model": f"llama {{ path = '{DEMO}' }}"}
 
 
-# The host makes up for these two kinds: all requests are answered.
+# The host can do without these two kinds, so all requests are answered.
 @pytest.mark.parametrize("kind, defect, text", [
     ("scheduler", "changes_view", "plan: breaks mortise/abi.h, \"Data behind `const` is read-only\": plan changes states"),
     ("scheduler", "changes_pointers", "plan: breaks mortise/scheduler.h, \"The host allocates the arrays\""),

@@ -97,7 +97,7 @@ def test_scores_do_not_depend_on_what_else_runs(jsonl, pipeline):
     expected = [answer["completions"][0] for answer in answers]
     for settings in ({}, {"scheduler": "max_batched_tokens = 7"}, {"scheduler": "max_num_seqs = 3, max_batched_tokens = 64"},
                      {"kv": ", prefix_cache = false"}, {"memory": "2MiB"}, {"attention": "block_size = 32"}):
-        for order in (lines + lines, lines[::-1]):  # the second time from the cache
+        for order in (lines + lines, lines[::-1]):  # the second time, the prompts come from the cache
             process, answers = jsonl("score", order, pipeline(**settings), "--overwrite")
             assert process.returncode == 0, process.stderr
             scores = completions_of(answers)

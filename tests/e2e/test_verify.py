@@ -323,7 +323,7 @@ def test_equal_pipelines_have_nothing_to_bisect(scripts, requests):
     assert process.returncode == 0
     found = re.search(r"no difference: line 3, run among the requests around it, .*, gave equal results, and (\d+) outputs of operations of "
                       r"(\d+) tokens were equal\n", process.stdout)
-    assert found and int(found[1]) > 80 * int(found[2])  # 8 layers of 10 outputs, and what is around them
+    assert found and int(found[1]) > 80 * int(found[2])  # 8 layers of 10 outputs, and the outputs outside of the layers
     process = run_mortise("bisect", old, new, "-i", requests(), "--line", "99")
     assert process.returncode == 1
     assert "line 99 has no request" in process.stderr

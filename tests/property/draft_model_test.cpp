@@ -167,7 +167,7 @@ class DraftModelTest : public ::testing::Test {
     EXPECT_EQ(runner.num_free_blocks + runner.num_cached_free_blocks, runner.num_blocks);  // less: a block is lost
   }
 
-  // Writes what requests became without drafts, as --record does, and returns them.
+  // Runs requests without drafts, writes them with their results as --record does, and returns them.
   static std::vector<Request> write_log(const std::filesystem::path& path) {
     std::mt19937 random(7);
     std::vector<Request> requests(50);

@@ -15,10 +15,10 @@ bool same_bits(std::span<const float> a, std::span<const float> b) {
   return std::ranges::equal(a, b, {}, std::bit_cast<std::uint32_t, float>, std::bit_cast<std::uint32_t, float>);
 }
 
-// Sequences that come, draft, get some drafts accepted and end, as the target of a proposer would have it.
+// A sequence of the target: it comes, gets drafts, of which some are accepted, and ends.
 struct Life {
   std::vector<std::int32_t> tokens;  // committed
-  std::int32_t told = 0;             // of them the runner knows
+  std::int32_t told = 0;             // how many of them the runner knows
 };
 
 void live(Rig& rig, Rig& fresh, std::mt19937& random, int rounds) {

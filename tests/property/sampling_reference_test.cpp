@@ -176,7 +176,7 @@ TEST(SamplingNoise, DrawsFollowTheProbabilities) {
     const double expected = kDraws * std::exp(log_softmax(row, static_cast<std::int32_t>(i)));
     chi_square += (counts[i] - expected) * (counts[i] - expected) / expected;
   }
-  EXPECT_LT(chi_square, 18.5);  // four degrees of freedom: one in a thousand
+  EXPECT_LT(chi_square, 18.5);  // with four degrees of freedom, chance exceeds it once in a thousand
 }
 
 }  // namespace

@@ -62,7 +62,7 @@ class Traffic {
   std::map<FinishReason, int> finished_;
 };
 
-// Sanitizers keep what was freed, and shadows of it.
+// Sanitizers keep freed memory, and shadow memory of it.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr bool kMemoryIsOurs = false;
 #else

@@ -77,7 +77,7 @@ TEST(BenchStatistics, TheBoundHoldsTheTruthInNineteenOfTwentyRuns) {
     const Bound bound = *paired_ratio(a, b).bound;
     if (bound.low > 1 || bound.high < 1) ++missed;
   }
-  EXPECT_LE(missed, kRuns * 6 / 100);  // 5, and what counting 2000 runs adds
+  EXPECT_LE(missed, kRuns * 6 / 100);  // 5 %, and the error of counting 2000 runs
   EXPECT_GT(missed, kRuns / 100);      // fewer: the bound is wider than it needs to be
 }
 

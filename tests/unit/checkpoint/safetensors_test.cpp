@@ -232,7 +232,7 @@ TEST_F(Safetensors, MoreTensorsThanAnyCheckpointHasAreRefused) {
   EXPECT_THAT(error_for(safetensors_bytes(header + "}", "")), HasSubstr("x.safetensors: has more than 262144 tensors"));
 }
 
-// A file of 1 TiB that is a hole: nothing of it may be read to find out what is wrong.
+// A sparse file of 1 TiB: the error must be found without reading the hole.
 TEST_F(Safetensors, ASparseFileOfATerabyteIsRefusedAtOnce) {
   const auto path = write("x.safetensors", safetensors_bytes({{"a", "U8", {4}, "abcd"}}));
   std::filesystem::resize_file(path, std::uintmax_t{1} << 40);

@@ -78,7 +78,7 @@ TEST_F(StepGraphsTest, ShortPromptsAreCapturedWithWhatDecodesBesideThem) {
     scheduled[42].num_new_tokens = rows;
   };
   prompt(9, 0);
-  EXPECT_EQ(bucket(scheduled), (BatchBucket{112, 101, 64, 16}));  // a full batch has room for a sequence of padding
+  EXPECT_EQ(bucket(scheduled), (BatchBucket{112, 101, 64, 16}));  // a full batch still has room for a padding sequence
   prompt(30, 0);
   EXPECT_EQ(bucket(scheduled), (BatchBucket{160, 101, 64, 16}));
   prompt(64, 448);

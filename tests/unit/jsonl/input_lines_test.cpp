@@ -108,7 +108,7 @@ TEST_F(InputLinesTest, APipeWithoutNewsSaysSoAndDoesNotWait) {
   InputLine line;
   ASSERT_EQ(lines.next(line), InputLines::Next::kLine);
   EXPECT_EQ(line.text, "one");
-  ASSERT_EQ(lines.next(line), InputLines::Next::kLine);  // the writer is gone: this is all
+  ASSERT_EQ(lines.next(line), InputLines::Next::kLine);  // the writer is gone, so the rest is a whole line
   EXPECT_EQ(line.text, "tw");
 
   int ends[2];

@@ -91,7 +91,7 @@ TEST_F(PrefixTreeTest, TheClosestChildBeginsWithMostOfTheTokens) {
   EXPECT_EQ(wide.closest_child(0, Tokens{5, 6, 7, 8}).num_tokens, 4);
   EXPECT_EQ(wide.closest_child(0, Tokens{5, 6, 9}).block, 2);
   EXPECT_EQ(wide.closest_child(0, Tokens{5, 6, 7}).num_tokens, 3);
-  EXPECT_EQ(wide.closest_child(0, Tokens{6}).num_tokens, 0);  // 1: tokens are no set
+  EXPECT_EQ(wide.closest_child(0, Tokens{6}).num_tokens, 0);  // 1: tokens were compared as a set
   EXPECT_EQ(wide.closest_child(kPrefixRoot, Tokens{1, 2}).num_tokens, 2);
   wide.erase(1);
   EXPECT_EQ(wide.closest_child(0, Tokens{5, 6, 7, 8}).block, 3);  // 1: a block that has gone
@@ -144,7 +144,7 @@ TEST(PrefixTreeObserver, HearsOfFullBlocksAlone) {
   tree.erase(2);
   tree.erase(1);
   EXPECT_EQ(told.list,
-            (std::vector<std::string>{"-1+0", "0+1", "-1"}));  // with 2: a partial block, which nobody can share
+            (std::vector<std::string>{"-1+0", "0+1", "-1"}));  // no 2: it is a partial block, which nobody can share
 }
 
 }  // namespace

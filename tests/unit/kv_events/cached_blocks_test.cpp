@@ -51,7 +51,8 @@ TEST(CachedBlocks, AllClearsAndTellsParentsBeforeChildren) {
   const Json all = blocks.all();
   ASSERT_EQ(all.size(), 2u);
   EXPECT_EQ(all[0]["type"], "AllBlocksCleared");
-  EXPECT_EQ(all[1]["token_ids"], Json({1, 2, 3}));  // 4 is there: a removed block; another order: a child came first
+  EXPECT_EQ(all[1]["token_ids"],
+            Json({1, 2, 3}));  // 4: a removed block was sent; another order: a child came before its parent
 }
 
 }  // namespace

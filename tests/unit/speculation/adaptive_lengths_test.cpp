@@ -80,7 +80,7 @@ TEST_P(AdaptiveLengthsOn, AreNeverMuchBelowTheBetterOfFixedAndNone) {
   }
 }
 
-// A proposer that begins with a request has its prompt to catch up with, which the answer must pay for.
+// A proposer that begins with a request must catch up with its prompt. The answer must be long enough to pay for that.
 TEST(AdaptiveLengths, CatchUpWithPromptsWhereAnswersPayForIt) {
   for (const double catch_up_s : {0.0, 2e-5, 1e-4}) {
     Machine machine = kAmxModel;

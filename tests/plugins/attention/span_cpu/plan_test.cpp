@@ -101,7 +101,7 @@ class Follower {
   std::map<RowHead, Spans> results_;
 };
 
-// Every row and head is written once, from the spans that it sees, each once and from left to right.
+// Expects that every row and head is written once, from all spans that it sees, in order from left to right.
 void expect_complete(const Sequences& s, const PlanShape& shape, const Plan& plan) {
   Follower follower(shape, plan);
   follower.follow();
@@ -234,7 +234,7 @@ TEST(SpanPlan, AWindowThatEndsBeforeThePrefixReadsItAlone) {
   EXPECT_EQ(plan.prefixes[0].end_span, 7);
 }
 
-// However many rows share however much, the memory for partials has a bound; what would need more is read alone.
+// The memory for partials has a bound, however much is shared by however many rows. Beyond it, members read alone.
 TEST(SpanPlan, PartialsTakeBoundedMemory) {
   const PlanShape shape = {8, 8, 128, 64, true};
   for (const int32_t members : {64, 1000, 4000}) {

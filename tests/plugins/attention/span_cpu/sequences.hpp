@@ -18,7 +18,7 @@ struct Sequences {
     for (const auto& [rows, length] : rows_and_length) add(rows, length);
   }
 
-  // One more, whose first `shared` tokens are those of sequence `other`, as far as blocks are whole.
+  // Adds a sequence that shares the whole blocks among the first `shared` tokens of sequence `other`.
   void add(int32_t rows, int32_t length, int32_t other = -1, int32_t shared = 0) {
     cu_seqlens_q.push_back(cu_seqlens_q.back() + rows);
     seq_lens.push_back(length);

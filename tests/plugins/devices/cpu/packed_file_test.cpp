@@ -99,7 +99,7 @@ TEST_F(PackedFileTest, ATableThatLeadsOutOfTheFileIsFoundThoughItsHashesFit) {
     ASSERT_TRUE(load() == packed);
     ASSERT_THAT(host_.warnings, ElementsAre(HasSubstr("is damaged (its table points outside of the file)")));
   }
-  write(patched(good, bytes_at, std::uint64_t{64}));  // shorter than the weight that it says it is
+  write(patched(good, bytes_at, std::uint64_t{64}));  // fewer bytes than its weight needs
   ASSERT_TRUE(load() == packed);
   EXPECT_EQ(from_file_, kWeights - 1);
 }
@@ -188,7 +188,7 @@ TEST_F(PackedFileTest, WhatAKilledWriterLeftIsRemovedAndWhatIsBeingWrittenStays)
   EXPECT_TRUE(fs::exists(path()));
 }
 
-// Who may not read the checkpoint may not read its weights in another order.
+// A user who may not read the checkpoint may not read its packed weights either.
 TEST_F(PackedFileTest, IsNoMoreReadableThanTheCheckpointAndThanTheUmaskSays) {
   const fs::path a = folder_ / "model-1.safetensors", b = folder_ / "model-2.safetensors";
   const auto mode_with = [&](mode_t mode_a, mode_t mode_b, mode_t mask) {

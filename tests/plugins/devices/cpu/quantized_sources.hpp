@@ -50,7 +50,7 @@ inline mortise_weight_source source_of(int32_t dtype, int bits, std::size_t grou
   return source;
 }
 
-// The same in E4M3.
+// A quantised matrix in E4M3.
 struct Fp8Source {
   reference::Fp8Weight weight;
   mortise_quantized_matrix matrix = sized<mortise_quantized_matrix>();

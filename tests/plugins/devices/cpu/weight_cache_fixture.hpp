@@ -121,7 +121,7 @@ class WeightCacheFile : public testing::Test {
     return all;
   }
 
-  // Also what scales, zeros and order of a quantised weight point to.
+  // Includes the scales, zeros and order of a quantised weight, which lie behind its values.
   static std::size_t bytes_of(const mortise_weight& weight) {
     const auto* const begin = static_cast<const std::byte*>(weight.data);
     if (weight.order != nullptr) return reinterpret_cast<const std::byte*>(weight.order + weight.k) - begin;

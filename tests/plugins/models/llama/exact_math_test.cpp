@@ -10,7 +10,7 @@
 namespace mortise::llama {
 namespace {
 
-// libm's double functions are off by less than one unit of a double: as good as the truth for rounding to f32.
+// libm's double functions are off by less than one unit of a double, which is exact enough for rounding to f32.
 constexpr double kRelative = 1e-14;  // 2^-24 = 6e-8 is half a unit of f32: what is left is nearly always the same f32
 
 float random_angle(std::mt19937_64& random) {

@@ -31,7 +31,7 @@ class Watch {
     waiting_[id] = entry;
   }
 
-  // After a step; false: somebody waits for longer than is promised.
+  // Call after each step. Returns false if a sequence has waited for longer than is promised.
   bool holds() {
     for (; num_seen_ < engine_.starts().size(); ++num_seen_) {
       const SimulatedEngine::Start& start = engine_.starts()[num_seen_];
