@@ -228,7 +228,7 @@ mortise_status sample(mortise_device* handle, mortise_stream* stream, const mort
         call.make(error, [&](mortise_error* own) { return table_of(self).sample(handle, stream, args, own); });
     if (status != MORTISE_OK || !self.is_host_memory()) return status;
     for (std::int64_t r = 0; r < rows; ++r) {
-      call.part_must(args->tokens[r] >= 0 && args->tokens[r] < args->logits->shape[1], kHeader,
+      call.part_must(args->tokens[r] >= -1 && args->tokens[r] < args->logits->shape[1], kHeader,
                      "Picks one token per row", "tokens[{}] is {} of {} tokens", r, args->tokens[r],
                      args->logits->shape[1]);
     }

@@ -172,7 +172,7 @@ typedef struct mortise_sample_args {
    * in allowed_masks; index -1 allows all tokens. NULL: no row is restricted. */
   const int32_t* allowed_index;
   const uint32_t* allowed_masks;
-  int32_t* tokens; /* out */
+  int32_t* tokens; /* out; -1: no token is left that could be drawn */
   /* out; NULL: not wanted. Log probability of the drawn token in the final distribution, after edits, temperature and
    * filters. */
   float* processed_logprobs;

@@ -49,7 +49,9 @@ typedef struct mortise_proposal_args {
   uint32_t flags;
   int32_t num_seqs;
   int32_t draft_stride;    /* row length of the output arrays, in drafts */
-  const uint64_t* seq_ids; /* [num_seqs] sequences of which observe has reported every token so far */
+  /* [num_seqs] sequences of which observe has reported every token so far. Give others no drafts: earlier hosts asked
+   * for them too, after a swap. */
+  const uint64_t* seq_ids;
   /* [num_seqs] the most drafts wanted, <= draft_stride; 0: none. With parents: the longest path. */
   const int32_t* max_drafts;
   /* How the target will sample: its key, its temperature, and the position of the first draft. A proposer that samples

@@ -278,6 +278,8 @@ TEST_F(CheckedDevice, SampledTokensAreOfTheVocabulary) {
     return on_device([&](mortise_error* error) { return devices().sample(step.device, nullptr, &args, error); });
   };
   EXPECT_EQ(sample(), "");
+  world.sample = [](const mortise_sample_args* given) { return given->tokens[1] = -1, kOk; };
+  EXPECT_EQ(sample(), "");  // all logits of the row are NaN
   world.sample = [](const mortise_sample_args* given) { return given->tokens[1] = 4, kOk; };
   EXPECT_THAT(sample(), HasSubstr("breaks mortise/device.h, \"Picks one token per row\": tokens[1] is 4 of 4 tokens"));
 }

@@ -344,7 +344,7 @@ TEST_F(VerifiedSwapTest, AProposerWhoseDraftsBreakABoundIsRefused) {
   begin(collector);
   const SwapDifference where = refused([&] { verify_proposer(next, 100); });
   EXPECT_EQ(where.part, "proposer 'fake'");
-  EXPECT_EQ(where.num_equal_steps, 5);
+  EXPECT_EQ(where.num_equal_steps, 6);  // 5: it was asked in the first step, before it was told of the sequence
   EXPECT_EQ(where.request, 1u);
   EXPECT_THAT(text, HasSubstr("its drafts are refused: token id 97 is not in the vocabulary of 97 tokens"));
   expect_answer(collector);
