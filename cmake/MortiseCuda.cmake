@@ -15,10 +15,12 @@ find_program(MORTISE_NVCC nvcc HINTS ENV CUDACXX ENV CUDA_HOME /usr/local/cuda P
 if(NOT MORTISE_NVCC)
   mortise_without_cuda("no nvcc on the PATH or in /usr/local/cuda/bin")
 endif()
-# sm_90a: Hopper with wgmma. Machine code for it alone: other GPUs are told so in one line when the device is opened.
+# sm_90a: Hopper with wgmma. sm_80: compute capability 8.0 to 8.9, of kernels that need neither wgmma nor TMA; targets that have
+# them name both (MORTISE_CUDA_ALL_ARCHITECTURES). Machine code alone: other GPUs are told so in one line when the device is opened.
 if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
   set(CMAKE_CUDA_ARCHITECTURES 90a-real)
 endif()
+set(MORTISE_CUDA_ALL_ARCHITECTURES 80-real ${CMAKE_CUDA_ARCHITECTURES})
 if(NOT CMAKE_CUDA_COMPILER)
   set(ENV{CUDACXX} ${MORTISE_NVCC})
   include(CheckLanguage)

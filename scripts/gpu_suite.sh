@@ -37,6 +37,7 @@ for part in $parts; do
              if grep -q "no GPU to test on" "$out/$test.log"; then
                summary+=("$test: FAILED: there is no GPU to test on") failed=1
              fi
+             MORTISE_CUDA_ISA=sm_80 run "$test-sm_80" 120 "$bundle/tests/$test"
            done ;;
     stories) for graphs in true false; do
                cat >"$out/story-$graphs.lua" <<LUA

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <string_view>
 
 namespace mortise::span_cuda {
 namespace {
@@ -23,6 +24,13 @@ cuda::SpanCache cache_of(int32_t kv_dtype) {
   return kv_dtype == MORTISE_I8        ? cuda::SpanCache::kInt8
          : kv_dtype == MORTISE_F8_E4M3 ? cuda::SpanCache::kFp8
                                        : cuda::SpanCache::kBf16;
+}
+
+// A device that does not describe itself, as in tests, has a GPU of compute capability 9.0.
+const cuda::SpanKernels& kernels_of(mortise_device* device, const mortise_device_table* table) {
+  auto info = sized<mortise_device_info>();
+  if (MORTISE_HAS(table, describe)) table->describe(device, &info);
+  return std::string_view(info.isa) == "sm_80" ? cuda::mma_span_kernels() : cuda::hopper_span_kernels();
 }
 
 }  // namespace
@@ -93,7 +101,8 @@ void SpanAttention::bind(const mortise_attention_bind_args& args) {
 
   // Done in bind, not in activate: the driver loads these kernels now, which takes as long as all of activate, and
   // steps of other parts may run between the two.
-  check_cuda(cuda::span_decode_prepare(dims.head_dim, layout_.cache), "bind");
+  kernels_ = &kernels_of(device_, table_);
+  check_cuda(kernels_->prepare_decode(dims.head_dim, layout_.cache), "bind");
   plans_.clear();
   for (const int32_t window : kv_.windows()) plans_.emplace_back().window = window;
 }
@@ -139,7 +148,7 @@ void SpanAttention::activate(const mortise_activate_args& args) {
   int ordinal = 0, multiprocessors = 0;
   check_cuda(cudaGetDevice(&ordinal), "activate");
   check_cuda(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, ordinal), "activate");
-  check_cuda(cuda::span_prefill_prepare(dims().head_dim, layout_.cache), "activate");
+  check_cuda(kernels_->prepare_prefill(dims().head_dim, layout_.cache), "activate");
   num_multiprocessors_ = multiprocessors;
   max_tokens_ = std::max(args.max_batched_tokens, 1);
   max_seqs_ = std::max(args.max_num_seqs, 1);

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "attention/span_cuda/plan.hpp"
-#include "kernels/cuda/span.hpp"
+#include "kernels/cuda/span_kernels.hpp"
 #include "mortise/attention.hpp"
 #include "mortise/device.hpp"
 
@@ -78,7 +78,8 @@ class SpanAttention {
   const Sharing sharing_;
 
   PagedKv kv_;
-  cuda::SpanLayout layout_{};  // after bind
+  const cuda::SpanKernels* kernels_ = nullptr;  // after bind
+  cuda::SpanLayout layout_{};
   float scale_ = 0;
   std::vector<WindowPlan> plans_;  // one for each of kv_.windows()
 

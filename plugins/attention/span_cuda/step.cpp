@@ -158,7 +158,7 @@ void SpanAttention::run(const mortise_step& step, int32_t layer, const mortise_t
   // Launches of a bucket may be captured, so they must be the same for every batch.
   const bool bucket = (batch.flags & MORTISE_BATCH_BUCKET) != 0;
   if (bucket || !plan.runs.empty()) {
-    check_cuda(cuda::span_decode(args, span_work(plan, work, batch), stream(step)), "run");
+    check_cuda(kernels_->decode(args, span_work(plan, work, batch), stream(step)), "run");
   }
   if (bucket || !plan.merges.empty()) {
     const auto* const merges = reinterpret_cast<const cuda::SpanMerge*>(work + room_.merges);
@@ -167,7 +167,7 @@ void SpanAttention::run(const mortise_step& step, int32_t layer, const mortise_t
   }
   const auto* const prefill = reinterpret_cast<const cuda::SpanRun*>(work + room_.runs) + plan.runs.size();
   const auto num_prefill = static_cast<int32_t>(plan.prefill.size());
-  check_cuda(cuda::span_prefill(args, prefill, num_prefill, num_multiprocessors_, stream(step)), "run");
+  check_cuda(kernels_->prefill(args, prefill, num_prefill, num_multiprocessors_, stream(step)), "run");
 }
 
 // Returns the decode kernel's lists. A bucket of several sequences always has room for shared spans, even if this batch

@@ -20,6 +20,11 @@ inline std::optional<std::string> forced_isa() {
   return read("MORTISE_ISA");
 }
 
+// The kernels that the device cuda must use, whatever its options say.
+inline std::optional<std::string> forced_cuda_isa() {
+  return read("MORTISE_CUDA_ISA");
+}
+
 // The user's cache folder: $XDG_CACHE_HOME, or ~/.cache. The XDG specification says that relative paths are ignored.
 // nullopt: neither exists.
 inline std::optional<std::filesystem::path> cache_folder() {

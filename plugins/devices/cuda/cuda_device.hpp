@@ -4,9 +4,11 @@
 #include <cuda_runtime_api.h>
 
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "devices/checks/weight.hpp"
+#include "devices/cuda/gpu_class.hpp"
 #include "devices/cuda/linear_plans.hpp"
 #include "devices/cuda/reaper.hpp"
 #include "devices/cuda/row_uploader.hpp"
@@ -20,16 +22,20 @@ struct mortise_device {
   int ordinal = 0;
   const mortise_host* host = nullptr;
   bool graphs = true;  // options
+  std::string isa = "auto";
   mortise::cuda::TuningOption tuning;
 
-  // Set by activate.
+  std::once_flag looked_up;  // guards what the first question about the GPU sets:
   std::string name;
-  int compute_major = 0, compute_minor = 0;
+  mortise::cuda::GpuClass gpu;
   uint64_t memory_bytes = 0;
+
+  // Set by activate.
+  int64_t most_norm_columns = 0;
   cudaStream_t stream = nullptr;  // serves as the stream NULL, because the legacy stream cannot be captured
   mortise::cuda::Workspace gated, scratch, quantized;  // quantised: rows of x as int8, or at other addresses
   std::unique_ptr<mortise::cuda::Reaper> reaper;
-  std::unique_ptr<mortise::cuda::LinearPlans> linear;
+  std::unique_ptr<mortise::cuda::LinearPlans> linear;        // null with KernelSet::kMma
   std::unique_ptr<mortise::cuda::RowUploader> row_uploader;  // null until the first matrix
   std::unique_ptr<mortise::cuda::Uploader> uploader;         // null until the first quantised matrix
 };

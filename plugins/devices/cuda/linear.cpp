@@ -8,11 +8,13 @@
 #include "devices/cuda/errors.hpp"
 #include "devices/cuda/matrix.hpp"
 #include "devices/cuda/ops.hpp"
+#include "kernels/cuda/linear_fp8_mma.hpp"
 #include "kernels/cuda/linear_fp8_stream.hpp"
 #include "kernels/cuda/linear_fp8_wide.hpp"
 #include "kernels/cuda/linear_fp8_widened.hpp"
 #include "kernels/cuda/linear_int4_stream.hpp"
 #include "kernels/cuda/linear_int4_widened.hpp"
+#include "kernels/cuda/linear_int_mma.hpp"
 #include "kernels/cuda/linear_int_stream.hpp"
 #include "kernels/cuda/linear_int_wide.hpp"
 #include "kernels/cuda/rows.hpp"
@@ -24,6 +26,10 @@ constexpr char kWhere[] = "linear";
 // Up to this many rows linear_int_stream is faster than linear_int4_widened, and linear_fp8_widened faster than
 // linear_fp8_stream (H100, products of an 8B model).
 constexpr std::int64_t kFewIntRows = 4, kFewFp8Rows = 8;
+
+bool uses_mma(const mortise_device& device) {
+  return device.gpu.kernels == KernelSet::kMma;
+}
 
 Bias bias_of(const mortise_weight* bias, std::int64_t first) {
   if (bias == nullptr) return {};
@@ -66,7 +72,7 @@ LinearIntArgs int_product(const Matrix& x, const mortise_weight& weight, const C
   return args;
 }
 
-// TMA needs rows of x that begin at multiples of 16 bytes; other matrices are copied first.
+// TMA and cp.async need rows of x that begin at multiples of 16 bytes; other matrices are copied first.
 void align_rows(mortise_device& device, LinearFp8Args& args, cudaStream_t on) {
   if (reinterpret_cast<std::uintptr_t>(args.x) % 16 == 0 && args.x_stride % 8 == 0) return;
   const std::int64_t stride = (args.format.k + 7) / 8 * 8;
@@ -97,7 +103,8 @@ void multiply_fp8(mortise_device& device, const Matrix& x, const mortise_weight&
   if (args.m == 0 || args.n == 0) return;
   align_rows(device, args, on);
   const bool streams = args.m > kFewFp8Rows && args.m <= kMostFp8StreamRows;
-  const auto launch = streams                         ? launch_linear_fp8_stream
+  const auto launch = uses_mma(device)                ? launch_linear_fp8_mma
+                      : streams                       ? launch_linear_fp8_stream
                       : args.m <= kMostFp8WidenedRows ? launch_linear_fp8_widened
                                                       : launch_linear_fp8_wide;
   check_cuda(launch(args, on), kWhere);
@@ -105,7 +112,11 @@ void multiply_fp8(mortise_device& device, const Matrix& x, const mortise_weight&
 
 void multiply(mortise_device& device, const Matrix& x, const mortise_weight& weight, const ColumnRange& columns,
               const Bias& bias, const Matrix& out, cudaStream_t on) {
-  if (weight.bits == 0) return device.linear->run(product(x, weight, columns, bias, out), bias, on);
+  if (weight.bits == 0) {
+    const LinearArgs args = product(x, weight, columns, bias, out);
+    if (uses_mma(device)) return check_cuda(launch_linear_mma(args, on), kWhere);
+    return device.linear->run(args, bias, on);
+  }
   if (weight.fp8) return multiply_fp8(device, x, weight, columns, bias, out, on);
   const LinearIntArgs args = int_product(x, weight, columns, bias, out);
   if (args.m == 0 || args.n == 0) return;
@@ -113,7 +124,9 @@ void multiply(mortise_device& device, const Matrix& x, const mortise_weight& wei
     check_cuda(launch(args, device.quantized.reserve(workspace_bytes(args), on, kWhere), on), kWhere);
   };
   const bool widens = widens_int4(args);
-  if (streams_int4(args)) {
+  if (uses_mma(device)) {
+    multiply_by(mma_int_workspace_bytes, launch_linear_int_mma);
+  } else if (streams_int4(args)) {
     multiply_by(stream_int4_workspace_bytes, launch_linear_int4_stream);
   } else if (streams_int(args) && !(widens && args.m > kFewIntRows)) {
     multiply_by(stream_int_workspace_bytes, launch_linear_int_stream);

@@ -4,6 +4,7 @@
 #include <string>
 #include <thread>
 
+#include "devices/checks/environment.hpp"
 #include "devices/cuda/cublaslt.hpp"
 #include "devices/cuda/cuda_device.hpp"
 #include "devices/cuda/errors.hpp"
@@ -31,6 +32,10 @@ constexpr char kOptionsSchema[] = R"({
     "device": {
       "title": "number of the GPU, as in nvidia-smi and CUDA_VISIBLE_DEVICES",
       "type": "integer", "minimum": 0, "maximum": 1023, "default": 0
+    },
+    "isa": {
+      "title": "kernels; sm_80: those of compute capability 8, on any GPU; slower on a newer one, where they give the same bits; the variable MORTISE_CUDA_ISA overrides this option",
+      "type": "string", "enum": ["auto", "sm_80"], "default": "auto"
     },
     "graphs": {
       "title": "run decode steps as captured graphs; without them the same bits, slower",
@@ -73,6 +78,15 @@ TuningOption tuning_option(const Options& options) {
   return {options.get<bool>("tuning_cache"), {}};
 }
 
+// MORTISE_CUDA_ISA beats the script's option, because a person sets it for a single run.
+std::string chosen_isa(const Options& options) {
+  if (const std::optional<std::string> forced = device_environment::forced_cuda_isa()) {
+    if (*forced == "auto" || *forced == "sm_80") return *forced;
+    throw Failure(MORTISE_FAILED_PRECONDITION, "MORTISE_CUDA_ISA", "'" + *forced + "' is unknown; use auto or sm_80");
+  }
+  return options.has("isa") ? options.get<std::string>("isa") : std::string("auto");
+}
+
 mortise_status create(const mortise_host* host, const mortise_create_args* args, void** instance,
                       mortise_error* error) {
   return guard(error, kWhere, [&] {
@@ -80,6 +94,7 @@ mortise_status create(const mortise_host* host, const mortise_create_args* args,
     auto device = std::make_unique<mortise_device>();
     device->host = host;
     if (options.has("device")) device->ordinal = options.get<int>("device");
+    device->isa = chosen_isa(options);
     if (options.has("graphs")) device->graphs = options.get<bool>("graphs");
     if (options.has("tuning_cache")) device->tuning = tuning_option(options);
     *instance = device.release();
@@ -107,6 +122,37 @@ void destroy(void* instance) {
   delete static_cast<mortise_device*>(instance);
 }
 
+void prepare_hopper_kernels() {
+  check_cuda(prepare_stream_kernel(), kWhere);
+  check_cuda(prepare_int_stream_kernels(), kWhere);
+  check_cuda(prepare_int4_stream_kernels(), kWhere);
+  check_cuda(prepare_int4_widened_kernels(), kWhere);
+  check_cuda(prepare_int_wide_kernels(), kWhere);
+  check_cuda(prepare_fp8_stream_kernels(), kWhere);
+  check_cuda(prepare_fp8_widened_kernels(), kWhere);
+  check_cuda(prepare_fp8_wide_kernels(), kWhere);
+}
+
+// Finds out what `describe` and `numerics_id` say, which may be asked before the device is active. Nothing without a
+// GPU, or with one that is not served.
+void look_up_gpu(mortise_device& device) {
+  std::call_once(device.looked_up, [&device] {
+    int count = 0;
+    cudaDeviceProp properties = {};
+    if (cudaGetDeviceCount(&count) != cudaSuccess || device.ordinal >= count ||
+        cudaGetDeviceProperties(&properties, device.ordinal) != cudaSuccess) {
+      cudaGetLastError();
+      return;
+    }
+    device.name = properties.name;
+    device.memory_bytes = properties.totalGlobalMem;
+    try {
+      device.gpu = gpu_class(device.name, properties.major, properties.minor, device.isa);
+    } catch (const Failure&) {  // activate() says why
+    }
+  });
+}
+
 void open_gpu(mortise_device& device) {
   // In the background, because loading the library takes 80 ms of a processor, and so does the start of CUDA.
   const std::jthread library([] {
@@ -123,28 +169,16 @@ void open_gpu(mortise_device& device) {
   }
   cudaDeviceProp properties = {};
   check_cuda(cudaGetDeviceProperties(&properties, device.ordinal), kWhere);
-  device.name = properties.name;
-  device.compute_major = properties.major;
-  device.compute_minor = properties.minor;
-  device.memory_bytes = properties.totalGlobalMem;
-  if (properties.major != 9 || properties.minor != 0) {
-    throw Failure(MORTISE_UNIMPLEMENTED, kWhere,
-                  device.name + " has compute capability " + std::to_string(properties.major) + "." +
-                      std::to_string(properties.minor) + "; this build has kernels only for 9.0 (H100, H200)");
-  }
+  look_up_gpu(device);
+  gpu_class(properties.name, properties.major, properties.minor, device.isa);  // throws if it is not served
   check_cuda(cudaSetDevice(device.ordinal), kWhere);
   check_cuda(cudaStreamCreateWithFlags(&device.stream, cudaStreamNonBlocking), kWhere);
   device.reaper = std::make_unique<Reaper>(device.ordinal);
-  check_cuda(prepare_row_kernels(), kWhere);
+  device.most_norm_columns = most_norm_columns(properties.sharedMemPerBlockOptin);
+  check_cuda(prepare_row_kernels(device.most_norm_columns), kWhere);
   check_cuda(prepare_linear_kernels(), kWhere);
-  check_cuda(prepare_stream_kernel(), kWhere);
-  check_cuda(prepare_int_stream_kernels(), kWhere);
-  check_cuda(prepare_int4_stream_kernels(), kWhere);
-  check_cuda(prepare_int4_widened_kernels(), kWhere);
-  check_cuda(prepare_int_wide_kernels(), kWhere);
-  check_cuda(prepare_fp8_stream_kernels(), kWhere);
-  check_cuda(prepare_fp8_widened_kernels(), kWhere);
-  check_cuda(prepare_fp8_wide_kernels(), kWhere);
+  if (device.gpu.kernels == KernelSet::kMma) return;
+  prepare_hopper_kernels();
   device.linear =
       std::make_unique<LinearPlans>(device.name, properties.multiProcessorCount, device.host, device.tuning);
 }
@@ -156,7 +190,9 @@ mortise_status activate(void* instance, const mortise_activate_args*, mortise_er
 }
 
 mortise_status keep_tuning_beside(mortise_device* device, mortise_string_view folder, mortise_error* error) {
-  return guard(error, "tuning", [&] { device->linear->add_checkpoint(view(folder)); });
+  return guard(error, "tuning", [&] {
+    if (device->linear != nullptr) device->linear->add_checkpoint(view(folder));
+  });
 }
 
 constexpr mortise_tuning_table kTuning = {
@@ -168,10 +204,10 @@ constexpr mortise_tuning_table kTuning = {
 }  // namespace
 
 mortise_status describe(mortise_device* device, mortise_device_info* info) {
+  look_up_gpu(*device);
   auto full = sized<mortise_device_info>();
   std::strncpy(full.name, device->name.c_str(), sizeof full.name - 1);
-  const std::string isa = "sm_" + std::to_string(device->compute_major) + std::to_string(device->compute_minor);
-  std::strncpy(full.isa, isa.c_str(), sizeof full.isa - 1);
+  std::strncpy(full.isa, device->gpu.isa(), sizeof full.isa - 1);
   full.memory_bytes = device->memory_bytes;
   const uint32_t size = info->struct_size;
   std::memcpy(info, &full, std::min<std::size_t>(size, sizeof full));
@@ -179,14 +215,15 @@ mortise_status describe(mortise_device* device, mortise_device_info* info) {
   return MORTISE_OK;
 }
 
-const char* numerics_id(mortise_device*, int32_t dtype) {
+const char* numerics_id(mortise_device* device, int32_t dtype) {
+  look_up_gpu(*device);
   switch (dtype) {
     case MORTISE_BF16:
-      return "cuda-bf16/1";
+      return device->gpu.bf16;
     case MORTISE_I8:  // integer sums have no order, so quantised products have the CPU's bits
       return "cpu-int8/1";
     case MORTISE_F8_E4M3:
-      return "cuda-fp8/1";
+      return device->gpu.fp8;
     default:
       return nullptr;
   }
@@ -205,7 +242,7 @@ namespace {
 
 constexpr mortise_component kComponent = [] {
   mortise_component component =
-      device_component("cuda", "an NVIDIA GPU of compute capability 9.0 (H100, H200), in bf16", kOptionsSchema,
+      device_component("cuda", "an NVIDIA GPU of compute capability 8.0 to 9.0 (A100 to H200), in bf16", kOptionsSchema,
                        MORTISE_CAP_EXACT | MORTISE_CAP_CAPTURE);
   component.create = create;
   component.destroy = destroy;

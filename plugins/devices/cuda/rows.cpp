@@ -26,9 +26,9 @@ void norm(mortise_device* device, mortise_stream* stream, const mortise_norm_arg
   if (in.residual != nullptr) args.residual = matrix_of(*in.residual).view();
   args.weight = norm_vector(in.weight, where, "weight", *in.x);
   if (in.bias != nullptr) args.bias = norm_vector(in.bias, where, "bias", *in.x);
-  if (x.columns > kMaxNormColumns) {
-    invalid(where,
-            "x is " + matrix_text(*in.x) + "; this device norms rows of up to " + std::to_string(kMaxNormColumns));
+  if (x.columns > device->most_norm_columns) {
+    invalid(where, "x is " + matrix_text(*in.x) + "; this device norms rows of up to " +
+                       std::to_string(device->most_norm_columns));
   }
   args.x = x.view();
   args.out = out.view();

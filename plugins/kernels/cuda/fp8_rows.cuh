@@ -15,8 +15,14 @@ __device__ __forceinline__ void widen_fp8(std::uint32_t word, std::uint32_t& fir
   constexpr std::uint32_t kSigns = 0x80008000u, kMagnitudes = 0x07f007f0u, kFactors = 0x7b807b80u;  // 2^120 twice
   const std::uint32_t a = (word & kSigns) | (word >> 4 & kMagnitudes);
   const std::uint32_t b = (word << 8 & kSigns) | (word << 4 & kMagnitudes);
+#if __CUDA_ARCH__ >= 900
   asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(first) : "r"(a), "r"(kFactors));
   asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(second) : "r"(b), "r"(kFactors));
+#else  // compute capability 8 has no product of bf16 alone; adding -0 changes no product, not even a zero
+  constexpr std::uint32_t kMinusZeros = 0x80008000u;
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(first) : "r"(a), "r"(kFactors), "r"(kMinusZeros));
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(second) : "r"(b), "r"(kFactors), "r"(kMinusZeros));
+#endif
 }
 
 // Nearest, ties to even. REQUIRES: |x| < 464.

@@ -138,9 +138,9 @@ cudaError_t launch(const NormArgs& args, cudaStream_t stream) {
 }
 
 template <class Kernel>
-cudaError_t allow_long_rows(Kernel kernel) {
+cudaError_t allow_long_rows(Kernel kernel, std::int64_t most_columns) {
   return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                              static_cast<int>(kMaxNormColumns * sizeof(float)));
+                              static_cast<int>(most_columns * static_cast<std::int64_t>(sizeof(float))));
 }
 
 }  // namespace
@@ -150,10 +150,11 @@ cudaError_t launch_norm(const NormArgs& args, cudaStream_t stream) {
   return args.type == ElementType::kBf16 ? launch<Bf16>(args, stream) : launch<float>(args, stream);
 }
 
-cudaError_t prepare_row_kernels() {
+cudaError_t prepare_row_kernels(std::int64_t most_columns) {
   for (const cudaError_t error :
-       {allow_long_rows(norm_kernel<Bf16, true>), allow_long_rows(norm_kernel<Bf16, false>),
-        allow_long_rows(norm_kernel<float, true>), allow_long_rows(norm_kernel<float, false>)}) {
+       {allow_long_rows(norm_kernel<Bf16, true>, most_columns), allow_long_rows(norm_kernel<Bf16, false>, most_columns),
+        allow_long_rows(norm_kernel<float, true>, most_columns),
+        allow_long_rows(norm_kernel<float, false>, most_columns)}) {
     if (error != cudaSuccess) return error;
   }
   return cudaSuccess;

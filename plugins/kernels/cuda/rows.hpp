@@ -30,7 +30,13 @@ struct NormArgs {
   bool layer_norm;
   float eps;
 };
-constexpr std::int64_t kMaxNormColumns = 56 * 1024;  // a row must fit as f32 into the shared memory of a block
+// A row must fit as f32 into the shared memory of a block, which has 227 KiB on Hopper, 163 KiB at compute capability
+// 8.0, and 99 KiB at 8.6 and 8.9.
+constexpr std::int64_t most_norm_columns(std::size_t shared_bytes) {
+  constexpr std::size_t kBeside = 3 << 10;
+  return static_cast<std::int64_t>((shared_bytes - kBeside) / sizeof(float) / 1024 * 1024);
+}
+static_assert(most_norm_columns(227 << 10) == 56 * 1024);
 cudaError_t launch_norm(const NormArgs& args, cudaStream_t stream);
 
 // Source of the next two: GELU, arXiv:1606.08415; gated activations, arXiv:2002.05202.
@@ -69,7 +75,7 @@ struct ScatterArgs {
 };
 cudaError_t launch_scatter(const ScatterArgs& args, cudaStream_t stream);
 
-// Allows kernels more than 48 KiB of shared memory. Call it once, before any launch.
-cudaError_t prepare_row_kernels();
+// Allows kernels the shared memory of rows of so many columns. Call it once, before any launch.
+cudaError_t prepare_row_kernels(std::int64_t most_columns);
 
 }  // namespace mortise::cuda

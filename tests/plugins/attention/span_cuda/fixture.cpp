@@ -21,6 +21,10 @@ mortise_status status_of(cudaError_t error, mortise_error* out) {
 
 mortise_device_table make_device_table() {
   auto t = sized<mortise_device_table>();
+  t.describe = [](mortise_device*, mortise_device_info* info) -> mortise_status {
+    std::strncpy(info->isa, tests_sm_80() ? "sm_80" : "sm_90", sizeof info->isa - 1);
+    return MORTISE_OK;
+  };
   t.allocate = [](mortise_device*, uint64_t bytes, void** memory, mortise_error* error) {
     const mortise_status status = status_of(cudaMalloc(memory, bytes), error);
     return status != MORTISE_OK ? status : status_of(cudaMemset(*memory, 0, bytes), error);

@@ -43,6 +43,7 @@ class CudaAlgorithms : public OnGpu {
   void SetUp() override {
     OnGpu::SetUp();
     if (IsSkipped()) return;
+    if (device().get()->linear == nullptr) GTEST_SKIP() << "the device multiplies without cuBLASLt";
     std::string reason;
     lt_ = load_cublaslt(reason);
     if (lt_ == nullptr) GTEST_SKIP() << "no cuBLASLt to test: " << reason;

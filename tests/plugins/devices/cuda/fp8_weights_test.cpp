@@ -1,7 +1,7 @@
 // E4M3 weights through the device: the bits of class cuda-fp8/1, whether made from float parts or handed in, by all
 // kernels and at every number of rows.
 // Covers: plugins/kernels/cuda/{fp8_pack,fp8_rows,fp8_weight,linear_fp8_stream,linear_fp8_wide}
-// Covers: plugins/kernels/cuda/linear_fp8_widened
+// Covers: plugins/kernels/cuda/{linear_fp8_mma,linear_fp8_widened}
 // Covers: plugins/kernels/cuda/reference/linear_fp8
 #include <algorithm>
 #include <cmath>

@@ -3,6 +3,7 @@
 // Covers: plugins/devices/checks/quantized
 // Covers: plugins/kernels/cuda/{int_loads,int_pack,row_pieces,int_rows,int_sums,int_weight}
 // Covers: plugins/kernels/cuda/{linear_int4_stream,linear_int4_widened,linear_int_stream,linear_int_wide,widened_ring}
+// Covers: plugins/kernels/cuda/linear_int_mma
 // Covers: plugins/kernels/cuda/wgmma
 #include <algorithm>
 #include <array>

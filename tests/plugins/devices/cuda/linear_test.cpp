@@ -41,6 +41,12 @@ class CudaLinear : public OnGpu {
     return y.get();
   }
 
+  std::string algorithm_of(const Problem& p) const {
+    if (gpu()->linear == nullptr) return "linear_mma";
+    return gpu()->linear->describe({static_cast<std::int64_t>(p.n), static_cast<std::int64_t>(p.k), p.f32_out, p.bias,
+                                    LinearPlans::bucket(static_cast<std::int64_t>(p.m))});
+  }
+
   template <typename Out>
   void expect_reference(const Problem& p) {
     SCOPED_TRACE(testing::Message() << p.m << " rows, n " << p.n << ", k " << p.k << ", bias " << p.bias << ", f32 "
@@ -64,11 +70,7 @@ class CudaLinear : public OnGpu {
     expect_ok(table().linear(gpu(), nullptr, &args, error()));
     EXPECT_TRUE(same_bits(expected, y.get()));
     std::printf("  %5zu x %6zu x %5zu%s%s: %s\n", p.m, p.n, p.k, p.bias ? " bias" : "", p.f32_out ? " f32" : "",
-                gpu()
-                    ->linear
-                    ->describe({static_cast<std::int64_t>(p.n), static_cast<std::int64_t>(p.k), p.f32_out, p.bias,
-                                LinearPlans::bucket(static_cast<std::int64_t>(p.m))})
-                    .c_str());
+                algorithm_of(p).c_str());
   }
 
   void expect_bits(const Problem& p) { p.f32_out ? expect_reference<float>(p) : expect_reference<Bf16>(p); }

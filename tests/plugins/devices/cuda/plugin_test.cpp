@@ -29,10 +29,10 @@ TEST_F(CudaDevice, DescribesItself) {
   auto info = sized<mortise_device_info>();
   expect_ok(table().describe(gpu(), &info));
   std::printf("  %s, %s, %.1f GiB\n", info.name, info.isa, static_cast<double>(info.memory_bytes) / (1 << 30));
-  EXPECT_STREQ(info.isa, "sm_90");
+  EXPECT_TRUE(std::string(info.isa) == "sm_90" || std::string(info.isa) == "sm_80") << info.isa;
   EXPECT_EQ(info.host_memory, 0);
   EXPECT_GT(info.memory_bytes, uint64_t{1} << 30);
-  EXPECT_STREQ(table().numerics_id(gpu(), MORTISE_BF16), "cuda-bf16/1");
+  EXPECT_EQ(std::string(table().numerics_id(gpu(), MORTISE_BF16)).rfind("cuda-bf16", 0), 0u);
   EXPECT_EQ(table().numerics_id(gpu(), MORTISE_F32), nullptr);
 }
 

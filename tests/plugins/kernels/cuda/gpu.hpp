@@ -5,8 +5,10 @@
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace mortise::test {
@@ -27,9 +29,19 @@ inline std::string no_gpu() {
   int major = 0, minor = 0;
   check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0), "major");
   check_cuda(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0), "minor");
-  if (major == 9 && minor == 0) return {};
+  if (major == 8 || (major == 9 && minor == 0)) return {};
   return "no GPU to test on: this one is sm_" + std::to_string(major * 10 + minor) +
-         "; the kernels are compiled for sm_90a";
+         "; the kernels are compiled for sm_80 and sm_90a";
+}
+
+// Whether the kernels of compute capability 8 are tested: on such a GPU, or as MORTISE_CUDA_ISA says, which the device
+// cuda obeys too.
+inline bool tests_sm_80() {
+  const char* const forced = std::getenv("MORTISE_CUDA_ISA");
+  if (forced != nullptr && std::string_view(forced) == "sm_80") return true;
+  int major = 0;
+  check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0), "major");
+  return major == 8;
 }
 
 #define MORTISE_NEEDS_GPU()                            \

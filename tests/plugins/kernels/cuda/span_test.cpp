@@ -1,7 +1,9 @@
 // The span kernels: whoever computes a row, it has the bits of the reference; and the reference is near to the real
 // numbers.
 // Covers: plugins/kernels/cuda/{span,span_decode,span_math,span_mma,span_own,span_prefill,span_ring,span_rows}
+// With MORTISE_CUDA_ISA=sm_80 the kernels of compute capability 8.
 // Covers: plugins/kernels/cuda/{span_head_dim,span_stage,span_warpgroup,wgmma} plugins/kernels/cuda/reference/span
+// Covers: plugins/kernels/cuda/{copy_async,span_kernels,span_tiles}
 #include <algorithm>
 #include <cmath>
 #include <random>

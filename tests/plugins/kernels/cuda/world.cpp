@@ -60,11 +60,12 @@ std::vector<RowKey> rows_of(const std::vector<Chunk>& batch) {
 
 World::World(const Config& config)
     : config_(config),
+      kernels_(tests_sm_80() ? cuda::mma_span_kernels() : cuda::hopper_span_kernels()),
       layout_(cuda::make_span_layout(kLayers, config.num_kv_heads, config.head_dim, config.block_size)),
       byte_layout_(
           cuda::make_span_layout(kLayers, config.num_kv_heads, config.head_dim, config.block_size, config.cache)) {
-  check_cuda(cuda::span_decode_prepare(config.head_dim, config.cache), "prepare");
-  check_cuda(cuda::span_prefill_prepare(config.head_dim, config.cache), "prepare");
+  check_cuda(kernels_.prepare_decode(config.head_dim, config.cache), "prepare");
+  check_cuda(kernels_.prepare_prefill(config.head_dim, config.cache), "prepare");
   int32_t num_blocks = 1;
   for (const int32_t length : config.lengths) {
     const int32_t blocks = (length + config.block_size - 1) / config.block_size;
@@ -272,11 +273,11 @@ span_cuda::Plan World::compute(const std::vector<Chunk>& batch, const Method& me
   const DeviceArray<cuda::SharedRow> shared_rows(plan.shared_rows);
   const cuda::SharedWork shared{block_begin.data(), shared_runs.data(), shared_rows.data(), method.num_shared_blocks};
   poison_shared_memory();
-  check_cuda(cuda::span_decode(work, {begin.data(), runs.data(), method.num_blocks, shared}, nullptr), "decode");
+  check_cuda(kernels_.decode(work, {begin.data(), runs.data(), method.num_blocks, shared}, nullptr), "decode");
   check_cuda(cuda::span_merge(work, merges.data(), counts.data(), 7, nullptr), "merge");
   poison_shared_memory();
   const auto num_prefill = static_cast<int32_t>(plan.prefill.size());
-  check_cuda(cuda::span_prefill(work, prefill.data(), num_prefill, method.num_blocks, nullptr), "prefill");
+  check_cuda(kernels_.prefill(work, prefill.data(), num_prefill, method.num_blocks, nullptr), "prefill");
   check_cuda(cudaDeviceSynchronize(), "run");
   const std::vector<Bf16> values = out.values();
   for (std::size_t i = 0; i < keys.size(); ++i) {

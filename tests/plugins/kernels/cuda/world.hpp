@@ -10,6 +10,7 @@
 #include "gpu.hpp"
 #include "groups.hpp"
 #include "kernels/cuda/reference/span.hpp"
+#include "kernels/cuda/span_kernels.hpp"
 
 namespace mortise::test {
 
@@ -85,6 +86,7 @@ class World {
   std::vector<Bf16> queries(const std::vector<RowKey>& rows) const;
 
   Config config_;
+  const cuda::SpanKernels& kernels_;
   cuda::SpanLayout layout_;       // of what the reference reads, in bf16
   cuda::SpanLayout byte_layout_;  // and of a cache in bytes that the kernels read, whose numbers are the same
   int32_t max_blocks_ = 0;
