@@ -234,4 +234,8 @@ std::vector<std::string> machine_isas(bool fast_only) {
   return names;
 }
 
+std::vector<std::string> gpu_isas() {
+  return {"auto", "sm_80"};
+}
+
 }  // namespace mortise::test

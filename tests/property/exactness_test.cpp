@@ -102,7 +102,7 @@ TEST_P(Exactness, EveryRequestGetsTheBitsThatItGetsAlone) {
   const int num_mixes = variable_or("MORTISE_PROPERTY_MIXES", 200);
   const int base_seed = variable_or("MORTISE_PROPERTY_SEED", 1);
   ASSERT_GT(num_mixes, 0) << "MORTISE_PROPERTY_MIXES is no number of mixes";
-  const std::vector<std::string> isas = machine_isas(/*fast_only=*/large_);
+  const std::vector<std::string> isas = cuda_ ? gpu_isas() : machine_isas(/*fast_only=*/large_);
   for (int mix = GetParam(); mix < num_mixes; mix += kShards) {
     std::mt19937 random(static_cast<std::uint32_t>(base_seed * 100000 + mix));
     const RandomModel& model = models_[static_cast<std::size_t>(mix / kShards) % models_.size()];

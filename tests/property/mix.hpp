@@ -19,7 +19,7 @@ namespace mortise::test {
 struct RunConfig {
   std::string device = "cpu";  // "remote": the test's own, "cuda"
   bool graphs = true;          // of the device cuda
-  std::string isa = "auto";
+  std::string isa = "auto";    // of machine_isas(), or of gpu_isas() on the device cuda
   int threads = 1;
   int block_size = 16;
   int max_num_seqs = 64;
@@ -96,5 +96,7 @@ Outcomes run_alone(const std::filesystem::path& model, const std::string& isa, c
 
 // Instruction sets that this machine has; with `fast_only` without the portable one.
 std::vector<std::string> machine_isas(bool fast_only);
+// The same of the device cuda: the GPU's own kernels, and those of compute capability 8.
+std::vector<std::string> gpu_isas();
 
 }  // namespace mortise::test

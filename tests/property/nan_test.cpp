@@ -78,7 +78,7 @@ std::vector<Request> draw_mix(std::mt19937& random, const RandomModel& model, st
 TEST_P(Nan, InARequestHarmsNoOtherInAnyMix) {
   const int num_mixes = variable_or("MORTISE_NAN_MIXES", 100);
   const int base_seed = variable_or("MORTISE_PROPERTY_SEED", 1);
-  const std::vector<std::string> isas = machine_isas(/*fast_only=*/false);
+  const std::vector<std::string> isas = cuda_ ? gpu_isas() : machine_isas(/*fast_only=*/false);
   std::size_t errors = 0, finite = 0, later_errors = 0;
   std::uint64_t preemptions = 0, accepted = 0, drafts = 0, cached = 0;
   for (int mix = GetParam(); mix < num_mixes; mix += kShards) {

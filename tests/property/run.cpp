@@ -232,9 +232,10 @@ std::string proposers_of(const RunConfig& config) {
 }
 
 std::unique_ptr<Assembly> open_assembly(const std::filesystem::path& model, const RunConfig& config) {
-  const std::string device = config.device == "cuda" ? fmt::format("cuda {{ graphs = {} }}", config.graphs)
-                                                     : fmt::format("{} {{ threads = {}, isa = '{}' }}", config.device,
-                                                                   config.threads, config.isa);
+  const std::string device =
+      config.device == "cuda"
+          ? fmt::format("cuda {{ graphs = {}, isa = '{}' }}", config.graphs, config.isa)
+          : fmt::format("{} {{ threads = {}, isa = '{}' }}", config.device, config.threads, config.isa);
   const std::string proposers = proposers_of(config);
   const std::string proposer = proposers.empty() ? "" : ", proposer = " + proposers;
   const std::string script = fmt::format(
