@@ -338,9 +338,12 @@ __global__ void __launch_bounds__(kThreads, 1) int4_stream_kernel(const __grid_c
   const int m = static_cast<int>(args.linear.m), tiles = static_cast<int>((args.linear.n + kIntPanel - 1) / kIntPanel);
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   const Layout<kSets, kRows> at(shared_address(memory), args.teams * args.places, args.pieces, m);
-  // One thread arrives at each.
+  // One thread arrives at each, but a slot is filled by a warp.
   make_barriers(at.rows_came, 1 + args.teams * args.places * kPlaceBarriers, 1);
-  make_barriers(at.slot_filled(0), 2 * kMultipliers, 1);
+  if (warp < kMultipliers && lane == 0) {
+    make_barrier(at.slot_filled(warp), 32);
+    make_barrier(at.slot_left(warp), 1);
+  }
   if (threadIdx.x < kZeroBytes / 4) store_word(at.zeros + threadIdx.x * 4, 0);
   publish_barriers();
   __syncthreads();
@@ -393,10 +396,8 @@ __global__ void __launch_bounds__(kThreads, 1) int4_stream_kernel(const __grid_c
     wait_barrier(at.piece_came(place, here.pass), here.pass / 2 % 2);
     multiplier.multiply(at.piece(place), number, at.slot(warp), at.slot_left(warp), phase);
     __syncwarp();
-    if (lane == 0) {
-      arrive(at.piece_left(place));
-      arrive(at.slot_filled(warp));
-    }
+    if (lane == 0) arrive(at.piece_left(place));
+    arrive(at.slot_filled(warp));  // all lanes: compute-sanitizer does not follow writes through __syncwarp
     here.advance(args.team, args.places);
     for (number += args.team; number >= args.pieces;) number -= args.pieces;
   }
