@@ -20,7 +20,7 @@ typedef struct mortise_device_info {
   uint32_t struct_size;
   uint32_t flags;
   char name[64];         /* such as "NVIDIA H200" */
-  char isa[64];          /* of the kernels: "amx", "avx512", "avx2", "portable"; CUDA: "sm_90" */
+  char isa[64];          /* of the kernels: "amx", "avx512", "avx2", "portable"; CUDA: "sm_90" or "sm_80" */
   int32_t num_threads;   /* host threads that operations use; 0 on a GPU */
   int32_t host_memory;   /* 1: device pointers are host pointers, and streams are synchronous */
   uint64_t memory_bytes; /* total */

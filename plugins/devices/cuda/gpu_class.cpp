@@ -27,13 +27,10 @@ GpuClass gpu_class(const std::string& name, int major, int minor, const std::str
     if (isa == "sm_80") gpu.kernels = KernelSet::kMma;
     return gpu;
   }
-  const std::string has = name + " has compute capability " + std::to_string(major) + "." + std::to_string(minor);
-  if (major < 8) {
-    throw Failure(MORTISE_UNIMPLEMENTED, "cuda",
-                  has + "; the device cuda needs 8.0 or newer (A100, A10, L4, L40S, H100)");
-  }
   throw Failure(MORTISE_UNIMPLEMENTED, "cuda",
-                has + "; this build has kernels only for 8.0, 8.6, 8.9 and 9.0 (A100, A10, L4, L40S, H100, H200)");
+                name + " has compute capability " + std::to_string(major) + "." + std::to_string(minor) +
+                    "; this build has kernels only for 8.0, 8.6, 8.9 and 9.0 (A100, A10, L4, L40S, H100, H200); use "
+                    "another GPU or the device cpu");
 }
 
 }  // namespace mortise::cuda

@@ -1,6 +1,6 @@
 // plugins/devices/cuda/gpu_class.hpp: which kernels serve a GPU, and the numerics classes of its results
-// (docs/numerics.md, "Linear on CUDA"). Tensor cores of compute capability 8 sum in another order than those of 9.0, so
-// the same instructions give other bits there: the classes follow the GPU, not the kernels.
+// (docs/numerics.md, "Linear on CUDA"). By published models tensor cores of compute capability 8 sum otherwise than
+// those of 9.0, which was not measured here: so the classes follow the GPU, not the kernels.
 #pragma once
 
 #include <string>

@@ -28,7 +28,7 @@ struct IntRows {
 
 constexpr std::int64_t kIntRowsPadded = 256;  // arrays of rows are padded to it: tiles read beyond the last row
 
-// Bytes of workspace. `sums`: for 8-bit weights with zero points in linear_int_wide.
+// Bytes of workspace. `sums`: for weights with zero points, where the kernel does not add up q itself.
 std::uint64_t int_rows_bytes(const LinearIntArgs& args, bool sums);
 // Divides such a workspace, 256-byte aligned.
 IntRows int_rows_in(void* workspace, const LinearIntArgs& args, bool sums);

@@ -1,5 +1,5 @@
 // plugins/kernels/cuda/linear_fp8_mma.hpp: a product with E4M3 weights for any number of rows, without wgmma and TMA:
-// for GPUs of compute capability 8, which have no FP8 instructions either. Weights are widened to bf16 in registers.
+// for GPUs of compute capability 8. Weights are widened to bf16 in registers, also on 8.9, which has FP8 instructions.
 //   y[m,n] = round(sum_g d[m,n,g] * scale[n,g] (+ bias[n]))       docs/numerics.md, "Linear with FP8 weights"
 // Shapes: LinearFp8Args, any m and k.
 // Order: d from 0, steps of sixteen k; groups ascending, fma with the scale, by one thread for each element of y.

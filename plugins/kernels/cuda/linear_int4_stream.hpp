@@ -6,8 +6,7 @@
 // Order: exact integer sums in any order; groups ascending, in f32, by one thread for each element of y.
 // Cost: reads every weight once, n * k / 2 bytes, and 5 bytes per group and row of w; every block reads x from the L2.
 // With one row each block computes q and sx itself; with more, another kernel writes them to the workspace.
-// REQUIRES: no kernel that may still run writes w, order or bias, because they are read before the preceding kernels
-// have ended.
+// REQUIRES: no kernel that may still run writes w, because it is read before the preceding kernels have ended.
 // Errors: the cudaError_t of the launch.
 // Launches on `stream`, never waits, allocates nothing.
 // Source: GPTQ, arXiv:2210.17323, and AWQ, arXiv:2306.00978 (formats of 4-bit checkpoints); PTX ISA, mma.sync.m16n8k32.

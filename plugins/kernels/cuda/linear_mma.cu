@@ -94,6 +94,8 @@ __global__ void __launch_bounds__(S::kThreads) linear_kernel(const LinearArgs ar
     const std::uint32_t stage = at + static_cast<std::uint32_t>(step % kStages) * S::kStageElements * 2;
 #pragma unroll
     for (int k = 0; k < kDepth; k += 16) {
+      if (step * kDepth + k >= args.k)
+        break;  // in every shape as many instructions: zeros would turn a sum of -0 into +0
       std::uint32_t a[kPanels][4], b[kTiles][2];
 #pragma unroll
       for (int p = 0; p < kPanels; ++p) load_matrices(a[p], stage + from_w + (p * 16 * S::kPitch + k) * 2);

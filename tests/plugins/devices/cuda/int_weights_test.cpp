@@ -349,8 +349,8 @@ TEST_F(CudaIntWeights, RowsAreTheSameAloneAndInAnyNumber) {
 
 TEST_F(CudaIntWeights, ColumnRangesAreColumnsOfTheWhole) {
   const std::size_t n = 1000, k = 256;
-  for (const std::size_t m : {5, 20}) {
-    for (const auto& [bits, group] : {std::pair<int, std::size_t>(8, k), {8, 64}, {4, 64}}) {
+  for (const std::size_t m : {1, 3, 5, 20}) {
+    for (const auto& [bits, group] : {std::pair<int, std::size_t>(8, k), {8, 64}, {4, 64}, {4, 128}}) {
       const cpu::IntProblem<Bf16> p({m, n, k, bits, group}, Values::kNormal, 5, false);
       const Source source(p.w, bits);
       const QuantizedWeight weight({&source});

@@ -2,6 +2,7 @@
 // Covers: plugins/devices/cuda/{cuda_device,errors,memory,ops,reaper,row_uploader,streams,temporary,tuning_file}
 // Covers: plugins/devices/cuda/{uploader,weight_memory,weights,workspace}
 #include "device_fixture.hpp"
+#include "gpu.hpp"
 
 #include <filesystem>
 #include <fstream>
@@ -29,7 +30,7 @@ TEST_F(CudaDevice, DescribesItself) {
   auto info = sized<mortise_device_info>();
   expect_ok(table().describe(gpu(), &info));
   std::printf("  %s, %s, %.1f GiB\n", info.name, info.isa, static_cast<double>(info.memory_bytes) / (1 << 30));
-  EXPECT_TRUE(std::string(info.isa) == "sm_90" || std::string(info.isa) == "sm_80") << info.isa;
+  EXPECT_STREQ(info.isa, test::tests_sm_80() ? "sm_80" : "sm_90");
   EXPECT_EQ(info.host_memory, 0);
   EXPECT_GT(info.memory_bytes, uint64_t{1} << 30);
   EXPECT_EQ(std::string(table().numerics_id(gpu(), MORTISE_BF16)).rfind("cuda-bf16", 0), 0u);
