@@ -160,7 +160,7 @@ Call::Call(Instance& instance, const Function& function)
       function_(function),
       outer_(innermost_call),
       num_host_calls_(num_host_calls()),
-      caller_(outer_ != nullptr && outer_->num_host_calls_ == num_host_calls_ ? outer_ : nullptr) {
+      caller_(caller_on_this_thread()) {
   innermost_call = this;
 }
 
@@ -171,6 +171,11 @@ Call::~Call() {
 
 Call* Call::innermost() {
   return innermost_call;
+}
+
+const Call* Call::caller_on_this_thread() {
+  const bool is_parts = innermost_call != nullptr && innermost_call->num_host_calls_ == num_host_calls();
+  return is_parts ? innermost_call : nullptr;
 }
 
 void Call::throw_breach(bool is_callers, const char* header, const char* rule, const std::string& detail) {
@@ -279,7 +284,7 @@ mortise_status report_unknown_handle(const Function& function, mortise_error* er
   const std::string text =
       breach_text(kAbi, "A handle lives until the function that destroys it",
                   fmt::format("{} is called with a handle that is no live instance", function.name));
-  const Call* const caller = Call::innermost();
+  const Call* const caller = Call::caller_on_this_thread();
   spdlog::error("{} breaks {}", caller == nullptr ? "the host" : caller->instance().name, text);
   if (error != nullptr && error->struct_size >= sizeof *error) {
     error->code = MORTISE_INTERNAL;

@@ -94,6 +94,8 @@ class Call {
 
   // The innermost checked call of this thread; null: none.
   static Call* innermost();
+  // The checked call that makes a call now; null: the host makes it.
+  static const Call* caller_on_this_thread();
 
   Instance& instance() const { return instance_; }
   const Function& function() const { return function_; }
@@ -178,7 +180,7 @@ class Call {
   // How many calls the host had made on this thread when this call began. The host notes each of its calls, and a part
   // notes none: so it is the number of the call around this one exactly if a part made this call.
   const std::size_t num_host_calls_;
-  Call* const caller_;
+  const Call* const caller_;
   bool is_busy_ = false;
   mutable std::string breach_;  // of this part, as a caller in this call
 };

@@ -157,9 +157,8 @@ void check_proposal(const Call& call, const Proposer& self, const mortise_propos
                      args.num_drafts[i]);
     call.caller_must(std::isfinite(args.temperatures[i]) && args.temperatures[i] >= 0, kHeader, "0: arg max",
                      "temperatures[{}] is {}", i, args.temperatures[i]);
-    call.caller_must(known->second == 0 || args.positions[i] == known->second, kHeader,
-                     "the position of the first draft", "positions[{}] is {}, and {} tokens were reported", i,
-                     args.positions[i], known->second);
+    call.caller_must(args.positions[i] == known->second, kHeader, "the position of the first draft",
+                     "positions[{}] is {}, and {} tokens were reported", i, args.positions[i], known->second);
   }
 }
 

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "cli/commands.hpp"
+#include "conformance/held_signals.hpp"
 #include "environment.hpp"
 #include "error.hpp"
 #include "loader/call_watchdog.hpp"
@@ -174,6 +175,8 @@ int guarded_run(int argc, char** argv) {
     return mortise::run(argc, argv);
   } catch (const std::bad_alloc&) {
     return mortise::report(1, "out of memory");
+  } catch (const mortise::conformance::Interrupted& interrupted) {
+    return mortise::report(interrupted.exit_code(), interrupted.what());
   } catch (const mortise::Error& error) {
     return mortise::report(mortise::exit_code_of(error.code()), error.what());
   } catch (const std::exception& error) {

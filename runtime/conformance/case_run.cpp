@@ -13,7 +13,6 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 
 #include "conformance/held_signals.hpp"
 #include "conformance/stray_processes.hpp"
@@ -66,10 +65,10 @@ class SharedMemory {
   const pid_t self = ::getpid();
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(0);  // it has ended already, and no signal will come
-  ::setpgid(0, 0);  // Ctrl-C is for the parent, which then ends this process
+  ::setpgid(0, 0);                        // Ctrl-C is for the parent, which then ends this process
   adopt_orphans();
   HeldSignals::let_through();
-  for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTERM, SIGINT}) ::signal(signal, SIG_DFL);
+  for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) ::signal(signal, SIG_DFL);
   ::dup2(::open("/dev/null", O_RDONLY | O_CLOEXEC), STDIN_FILENO);
   ::dup2(output, STDOUT_FILENO);
   ::dup2(output, STDERR_FILENO);
@@ -92,13 +91,6 @@ class SharedMemory {
   ::_exit(0);  // without destructors: the plugin's could do anything
 }
 
-std::uint64_t resident_bytes(pid_t process) {
-  std::ifstream file("/proc/" + std::to_string(process) + "/statm");
-  std::uint64_t total = 0, resident = 0;
-  file >> total >> resident;
-  return resident * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
-}
-
 std::string last_call(const CallRecord& call) {
   if (call.num_changes == 0) return "before any call into an instance";
   const char* const when = call.runs ? "in" : "after";
@@ -117,9 +109,9 @@ std::string last_line(int file) {
   return plugin_text(all.substr(at == std::string::npos ? 0 : at + 1).c_str(), 400);
 }
 
-// Waits for the child's end. Returns why it was ended, or nothing. Throws an Error if a signal asks this process to
+// Waits for the child's end. Returns why it was ended, or nothing. Throws Interrupted if a signal asks this process to
 // end.
-std::string wait_for(pid_t child, const RunLimits& limits, const Page& page, int& status) {
+std::string wait_for(pid_t child, const StrayProcesses& all, const RunLimits& limits, const Page& page, int& status) {
   const auto end = Clock::now() + limits.time;
   const FileDescriptor handle(static_cast<int>(::syscall(SYS_pidfd_open, child, 0)));
   for (;;) {
@@ -129,14 +121,14 @@ std::string wait_for(pid_t child, const RunLimits& limits, const Page& page, int
     std::string why;
     if (Clock::now() > end)
       why = fmt::format("does not end within {} s, {}", limits.time.count(), last_call(page.call));
-    const std::uint64_t bytes = resident_bytes(child);
+    const std::uint64_t bytes = all.resident_bytes();  // also of what the plugin has started
     if (bytes > limits.bytes) why = fmt::format("uses {} MiB of memory, {}", bytes >> 20, last_call(page.call));
-    const std::string signal = HeldSignals::take();
-    if (why.empty() && signal.empty()) continue;
+    const int signal = HeldSignals::take();
+    if (why.empty() && signal == 0) continue;
     ::kill(child, SIGKILL);
     ::waitpid(child, &status, 0);
-    if (signal.empty()) return why;
-    throw Error(fmt::format("interrupted by {}", signal));
+    if (signal == 0) return why;
+    throw Interrupted(signal);
   }
 }
 
@@ -153,7 +145,7 @@ CaseResult run_in_child(const RunLimits& limits, const std::function<std::string
   if (child < 0) fail("no process for a case: {}", std::strerror(errno));
   if (child == 0) run_child(*page, output.get(), parent, work);
   int status = 0;
-  const std::string why = wait_for(child, limits, *page, status);
+  const std::string why = wait_for(child, strays, limits, *page, status);
   const std::string left = strays.end_all();
   CaseResult result;
   result.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
@@ -163,7 +155,7 @@ CaseResult run_in_child(const RunLimits& limits, const std::function<std::string
   } else if (WIFSIGNALED(status)) {
     result.text = fmt::format("crashes with {} ({}), {}", sigabbrev_np(WTERMSIG(status)), strsignal(WTERMSIG(status)),
                               last_call(page->call));
-  } else if (!page->has_ended || page->call.runs) {
+  } else if (!page->has_ended || (page->call.runs && left.empty())) {  // a second process may run in a call, too
     result.text = fmt::format("ends the process with exit code {}, {}", WEXITSTATUS(status), last_call(page->call));
   } else {
     result.outcome = left.empty() ? page->outcome.load() : Outcome::kFailed;

@@ -130,6 +130,7 @@ mortise_status CheckedRunners::open(const mortise_runner_open_args* args, mortis
   if (when_ == When::kInStep) note("open of a runner, which loads weights, is called in observe or propose");
   if (args->struct_size < MORTISE_SIZE_0_5(mortise_runner_open_args)) {
     note(fmt::format("open of a runner gets a struct_size of {}", args->struct_size));
+    return answer_with({MORTISE_INVALID_ARGUMENT, "the arguments are shorter than at any version"}, "open", error);
   }
   try {
     const std::string path(args->path.data, static_cast<std::size_t>(args->path.size));
@@ -166,8 +167,7 @@ const mortise_model_dims* CheckedRunners::dims(mortise_runner* runner) {
 void CheckedRunners::end(mortise_runner* runner, const std::uint64_t* seq_ids, std::int32_t num_seqs) {
   Runner& mine = runner_of(runner);
   const std::lock_guard lock(mine.owner->mutex_);
-  if (mine.owner->when_ == When::kOutside)
-    mine.owner->note("end of a runner is called outside of the proposer's calls");
+  if (mine.owner->when_ != When::kInStep) mine.owner->note("end of a runner is called outside of observe and propose");
   if (!mine.owner->may_use(mine, "end")) return;
   if (num_seqs < 0) mine.owner->note(fmt::format("end of a runner is called for {} sequences", num_seqs));
   for (std::int32_t i = 0; i < num_seqs; ++i) mine.sequences.erase(seq_ids[i]);

@@ -2,14 +2,13 @@
 
 #include <cstddef>
 #include <cstring>
+#include <tuple>
 #include <utility>
-
-#include "error.hpp"
 
 namespace mortise::conformance {
 namespace {
 
-constexpr int kEnding[] = {SIGINT, SIGTERM, SIGHUP};
+constexpr std::array kEnding = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE};
 
 // Signal handlers can only access globals.
 volatile std::sig_atomic_t g_held = 0;
@@ -21,9 +20,13 @@ void hold(int signal) {
 
 }  // namespace
 
+Interrupted::Interrupted(int signal)
+    : Error(fmt::format("interrupted by SIG{}", sigabbrev_np(signal))), signal_(signal) {}
+
 HeldSignals::HeldSignals() {
+  static_assert(std::tuple_size_v<decltype(before_)> == kEnding.size());
   if (g_num_holders++ == 0) g_held = 0;
-  for (std::size_t i = 0; i < std::size(kEnding); ++i) {
+  for (std::size_t i = 0; i < kEnding.size(); ++i) {
     ::sigaction(kEnding[i], nullptr, &before_[i]);
     if (before_[i].sa_handler == SIG_IGN) continue;  // nohup ignores SIGHUP
     struct sigaction action {};
@@ -35,14 +38,14 @@ HeldSignals::HeldSignals() {
 }
 
 HeldSignals::~HeldSignals() {
-  for (std::size_t i = 0; i < std::size(kEnding); ++i) ::sigaction(kEnding[i], &before_[i], nullptr);
+  for (std::size_t i = 0; i < kEnding.size(); ++i) ::sigaction(kEnding[i], &before_[i], nullptr);
   if (--g_num_holders == 0 && g_held != 0) ::raise(g_held);
 }
 
-std::string HeldSignals::take() {
+int HeldSignals::take() {
   const int signal = g_held;
   g_held = 0;
-  return signal == 0 ? "" : fmt::format("SIG{}", sigabbrev_np(signal));
+  return signal;
 }
 
 void HeldSignals::let_through() {

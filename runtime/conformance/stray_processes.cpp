@@ -26,18 +26,33 @@ std::string name_of_process(pid_t process) {
   return plugin_text(name.c_str(), 64);
 }
 
-}  // namespace
-
-std::set<pid_t> child_processes() {
+// Of all its threads.
+std::set<pid_t> children_of(pid_t process) {
   std::set<pid_t> children;
-  DIR* const threads = ::opendir("/proc/self/task");
+  DIR* const threads = ::opendir(fmt::format("/proc/{}/task", process).c_str());
   if (threads == nullptr) return children;
   while (const dirent* const thread = ::readdir(threads)) {
-    std::ifstream file(fmt::format("/proc/self/task/{}/children", thread->d_name));
+    std::ifstream file(fmt::format("/proc/{}/task/{}/children", process, thread->d_name));
     for (pid_t child = 0; file >> child;) children.insert(child);
   }
   ::closedir(threads);
   return children;
+}
+
+// Of the process and its descendants.
+std::uint64_t resident_bytes_of(pid_t process) {
+  std::ifstream file(fmt::format("/proc/{}/statm", process));
+  std::uint64_t pages = 0, resident = 0;
+  file >> pages >> resident;
+  std::uint64_t sum = resident * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  for (const pid_t child : children_of(process)) sum += resident_bytes_of(child);
+  return sum;
+}
+
+}  // namespace
+
+std::set<pid_t> child_processes() {
+  return children_of(::getpid());
 }
 
 void adopt_orphans() {
@@ -52,6 +67,14 @@ StrayProcesses::StrayProcesses() : before_(child_processes()) {
 StrayProcesses::~StrayProcesses() {
   end_all();
   ::prctl(PR_SET_CHILD_SUBREAPER, adopted_before_);
+}
+
+std::uint64_t StrayProcesses::resident_bytes() const {
+  std::uint64_t sum = 0;
+  for (const pid_t child : child_processes()) {
+    if (!before_.contains(child)) sum += resident_bytes_of(child);
+  }
+  return sum;
 }
 
 // Kills children only: the id of a child cannot pass to another process before the child is waited for. The children

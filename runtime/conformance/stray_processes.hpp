@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <set>
 #include <string>
 
@@ -26,6 +27,9 @@ class StrayProcesses {
   StrayProcesses(const StrayProcesses&) = delete;
   StrayProcesses& operator=(const StrayProcesses&) = delete;
 
+  // Resident memory of all descendants that this process has got since the constructor. Memory that several of them
+  // share counts for each.
+  std::uint64_t resident_bytes() const;
   // Kills all descendants that this process has got since the constructor. Call it when the case's own process has been
   // waited for. Returns what still ran, in words ("it leaves the process 'sleep' behind"), or an empty text.
   std::string end_all();

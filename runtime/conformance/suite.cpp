@@ -125,7 +125,7 @@ std::string Finding::reproduce_line() const {
 std::vector<Finding> run_suite(const CheckOptions& check, const Selection& selection, const RunLimits& limits,
                                const SuiteEvents& events) {
   check_names(selection.cases);
-  const HeldSignals held;  // an interrupt comes during a case, which ends this function
+  const HeldSignals held;  // until the running case has ended and the folder is removed
   const ScratchFolder scratch;
   std::vector<Finding> findings;
   const auto add = [&](Finding finding) {

@@ -122,7 +122,7 @@ SWAPS = [
     {"part": "proposer", "plugin": "draft_model", "options": {"path": str(SOURCE / "models/demo-draft")}},
     {"part": "attention", "plugin": "cascade", "options": {"block_size": 16}, "verify_steps": 20},
     {"part": "scheduler", "plugin": "prefix_group", "options": {"max_num_seqs": 16, "max_batched_tokens": 256}, "verify_steps": 20},
-    {"part": "model", "plugin": str(BUILD / "llama.so"), "options": {}, "verify_steps": 20},
+    {"part": "model", "plugin": "REBUILT", "options": {}, "verify_steps": 20},
     {"part": "proposer", "plugin": "ngram", "options": {}, "verify_steps": 20},
     {"part": "attention", "plugin": "paged", "options": {"block_size": 32}},
     {"part": "scheduler", "plugin": "fcfs", "options": {"max_num_seqs": 3, "max_batched_tokens": 32}},
@@ -132,12 +132,14 @@ SWAPS = [
 
 
 def test_swaps_under_streams_break_no_rule(tmp_path):
-    log = tmp_path / "log"
+    log, rebuilt = tmp_path / "log", tmp_path / "again.so"
+    rebuilt.write_bytes((BUILD / "llama.so").read_bytes() + b"another build")
     with log.open("w+") as file:
         server = LiveServer(script_file(tmp_path), env=CHECK, log=file)
         expected = [streamed(server, body) for body in BODIES]
         with Streams(server, expected) as streams:
             for change in SWAPS:
+                change = {key: str(rebuilt) if value == "REBUILT" else value for key, value in change.items()}
                 status, _, text = server.ask("POST", "/admin/swap", change)
                 assert status == 200, (change, text)
                 seen = streams.num_answers

@@ -45,7 +45,7 @@ def compare(source):
 
 
 @pytest.mark.skipif(not FILES, reason=f"no templates in {FOLDERS}; name folders in MORTISE_TEST_TEMPLATES")
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", FILES, ids=lambda file: getattr(file, "stem", "none"))
 def test_published_templates_render_as_with_jinja2(file):
     outcomes = compare(file.read_text())
     assert "equal" in outcomes or set(outcomes) <= {"not supported", "both refuse"}

@@ -173,14 +173,24 @@ def test_an_interrupt_ends_the_case_and_its_processes(tmp_path):
         time.sleep(0.01)
     terminal.send(CTRL_C)
     assert terminal.expect("mortise: interrupted by SIGINT")
-    assert terminal.process.wait() == 1 and list(tmp_path.iterdir()) == []
+    assert terminal.process.wait() == 128 + signal.SIGINT and list(tmp_path.iterdir()) == []
     assert "stray-of-check" not in process_names()
-    for number, name in ((signal.SIGTERM, "SIGTERM"), (signal.SIGHUP, "SIGHUP")):
+    for number, name in ((signal.SIGTERM, "SIGTERM"), (signal.SIGHUP, "SIGHUP"), (signal.SIGQUIT, "SIGQUIT")):
         process = subprocess.Popen([MORTISE, *HANGS], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
         wait_for_child(process.pid)
         process.send_signal(number)
-        assert process.communicate() == ("", f"mortise: interrupted by {name}\n") and process.returncode == 1
+        assert process.communicate() == ("", f"mortise: interrupted by {name}\n") and process.returncode == 128 + number
         assert list(tmp_path.iterdir()) == []
+
+
+def test_a_reader_that_goes_ends_the_check(tmp_path):
+    """As `mortise plugin check FILE | head -1` does."""
+    process = subprocess.Popen([MORTISE, "plugin", "check", BUILD / "ngram.so"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                               env={**os.environ, "TMPDIR": str(tmp_path)})
+    assert process.stdout.readline()
+    process.stdout.close()
+    assert process.wait() == 128 + signal.SIGPIPE and process.stderr.read() == "mortise: interrupted by SIGPIPE\n"
+    assert list(tmp_path.iterdir()) == []
 
 
 def wait_for_child(pid):

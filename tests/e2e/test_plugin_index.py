@@ -161,7 +161,7 @@ def test_a_plugin_of_a_new_name_goes_where_every_script_finds_it(user, tmp_path,
 
 def test_a_name_that_is_built_in_is_not_published(published, user, tmp_path):
     args = ("--key", published["private"], "--index", tmp_path / "index")
-    told = ("'ngram' is the name of a built-in proposer, which scripts would find instead of yours",
+    told = ("'ngram' is the name of a built-in proposer, which scripts find first",
             "give the component another name and build it again")
     begin = time.monotonic()
     refused(user("publish", BUILT_IN, *args), *told)

@@ -52,8 +52,8 @@ void refuse_built_in_name(const std::string& file, const std::string& name) {
   const PluginCatalog::Found found = PluginCatalog({PluginCatalog::program_folder()}).find(name);
   if (found.components.empty()) return;
   fail(
-      "{}: '{}' is the name of a built-in {}, which scripts would find instead of yours, and `mortise plugin install` "
-      "would refuse yours; give the component another name and build it again",
+      "{}: '{}' is the name of a built-in {}, which scripts find first, and `mortise plugin install` refuses the name "
+      "without --to; give the component another name and build it again",
       file, name, kind_name(found.components.front()->kind));
 }
 

@@ -93,7 +93,10 @@ inline bool misbehave_in_step(const Defect& defect) {
   if (defect.is("hangs") || defect.is("starts_daemon_and_hangs")) {
     for (;;) ::usleep(1000);
   }
-  if (defect.is("eats_memory")) {
+  if (defect.is("child_eats_memory") && ::fork() != 0) {
+    for (;;) ::usleep(1000);
+  }
+  if (defect.is("eats_memory") || defect.is("child_eats_memory")) {
     for (;;) leak(64 << 20);
   }
   if (defect.is("changes_rounding")) std::fesetround(FE_TOWARDZERO);

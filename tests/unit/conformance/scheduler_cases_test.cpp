@@ -16,6 +16,7 @@ INSTANTIATE_TEST_SUITE_P(
         Broken{"broken_scheduler", "aborts", "scheduler.mix", "crashes with ABRT"},
         Broken{"broken_scheduler", "hangs", "scheduler.mix", "does not end within 2 s, in plan"},
         Broken{"broken_scheduler", "eats_memory", "scheduler.mix", "MiB of memory, in plan"},
+        Broken{"broken_scheduler", "child_eats_memory", "scheduler.mix", "MiB of memory, in plan"},
         Broken{"broken_scheduler", "changes_rounding", "life.float_environment", "rounding mode"},
         Broken{"broken_scheduler", "fails_silently", "scheduler.mix", "gives no message"},
         Broken{"broken_scheduler", "writes_null_error", "options.no_error", "crashes with SEGV"},

@@ -48,7 +48,7 @@ TEST_F(StrayProcessesTest, AFileThatStartsOneIsFoundAndTheProcessEnds) {
                                  LeftBehind{"broken_daemon_at_loading", "loading changes the child processes"},
                                  LeftBehind{"broken_twin_at_loading", "loading changes the child processes"},
                                  LeftBehind{"broken_hidden_daemon_at_loading", "it leaves the process 'stray"},
-                                 LeftBehind{"broken_chain_at_loading", "process"}}) {
+                                 LeftBehind{"broken_chain_at_loading", "processes"}}) {
     const auto findings = run(left.file, nlohmann::json::object(), {"load.quiet"});
     ASSERT_EQ(findings.size(), 1u);
     EXPECT_EQ(findings[0].result.outcome, Outcome::kFailed) << left.file;
