@@ -96,8 +96,8 @@ void expect_recovery(Subject& subject, const PartSetup& setup, const RunnerFault
   // After a failed observe the host reports whole histories.
   if (!answer.ok()) driver.observe({{1, 0, one}, {2, 0, two}});
   other.observe({{1, 0, one}, {2, 0, two}});
-  expect(driver.propose(wanted, form) == other.propose(wanted, form), "after {}, it drafts something else than before",
-         what);
+  expect(driver.propose(wanted, form) == other.propose(wanted, form),
+         "after {}, it drafts something else than an instance that met none", what);
   driver.end({1, 2});
   expect(part->runners().num_sequences() == 0, "after {}, its runner keeps {} sequences that have ended", what,
          part->runners().num_sequences());
@@ -152,7 +152,7 @@ constexpr Case kCases[] = {
      ends_what_has_ended},
     {"runner.vocabulary", "Drafts are tokens of the target, also where the draft model has more.", kOfProposer,
      drafts_are_the_targets_tokens, true},
-    {"runner.no_draws", "A sequence for which the runner draws nothing gets no draft of it, once.", kOfProposer,
+    {"runner.no_draws", "A sequence for which the runner draws nothing gets no draft in that step.", kOfProposer,
      survives_missing_draws},
     {"runner.failures", "A failed call of the runner costs the drafts of one step.", kOfProposer, survives_failures},
     {"runner.missing", "Without a runner, bind fails with a message, or the proposer drafts in another way.",

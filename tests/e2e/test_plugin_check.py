@@ -64,13 +64,11 @@ def test_a_part_that_needs_more_of_the_host_is_not_judged_by_what_the_suite_lack
 @pytest.mark.parametrize("args", [(), ("--options", json.dumps({"path": str(SOURCE / "models/demo-draft")}))])
 def test_a_proposer_that_needs_a_runner_gets_one(mortise, args):
     """Every case runs, with whatever path: the suite's runners have a draft model of their own."""
-    begin = time.monotonic()
     process = check(mortise, "draft_model", "--json", *args)
     assert process.returncode == 0, process.stdout
     cases = json.loads(process.stdout)["cases"]
     assert {case["outcome"] for case in cases} == {"passed"} and len(cases) >= 60
     assert len([case for case in cases if case["case"].startswith("runner.")]) == 6
-    assert time.monotonic() - begin < 60
 
 
 def test_the_list_names_every_case_with_its_rule(mortise):

@@ -15,7 +15,7 @@ INSTANTIATE_TEST_SUITE_P(
     Drafter, InAnInstance,
     testing::Values(
         Broken{"broken_drafter", "leaks_sequences", "runner.ends", "its runner keeps 2, 0 of them forks"},
-        Broken{"broken_drafter", "leaks_forks", "runner.ends", "of them forks: call the runner's `end`"},
+        Broken{"broken_drafter", "leaks_forks", "runner.ends", "keeps 3, 3 of them forks: call the runner's `end`"},
         Broken{"broken_drafter", "takes_all_logits", "runner.vocabulary", "of a vocabulary of 512"},
         Broken{"broken_drafter", "drafts_what_was_not_drawn", "runner.vocabulary", "propose gives the token -1"},
         Broken{"broken_drafter", "drafts_what_was_not_drawn", "runner.no_draws", "propose gives the token -1"},

@@ -58,7 +58,9 @@ TEST_F(StrayProcessesTest, AFileThatStartsOneIsFoundAndTheProcessEnds) {
 }
 
 TEST_F(StrayProcessesTest, EveryCaseOfAFileThatLeavesOneFails) {
-  for (const Finding& finding : run("broken_daemon_at_loading", nlohmann::json::object(), {"file.loads", "entry."})) {
+  const auto findings = run("broken_daemon_at_loading", nlohmann::json::object(), {"file.loads", "entry."});
+  EXPECT_EQ(findings.size(), 2u);
+  for (const Finding& finding : findings) {
     EXPECT_EQ(finding.result.outcome, Outcome::kFailed);
     EXPECT_EQ(finding.result.text, "it leaves the process '" + name_ + "' behind");
   }
