@@ -44,8 +44,7 @@ struct Address {
 Address parse_url(const std::string& url) {
   Address address;
   address.is_tls = url.starts_with("https://");
-  if (!address.is_tls && !url.starts_with("http://"))
-    fail("{}: expected http://HOST:PORT or https://HOST:PORT", url);
+  if (!address.is_tls && !url.starts_with("http://")) fail("{}: expected http://HOST:PORT or https://HOST:PORT", url);
   std::string rest = url.substr(url.find("://") + 3);
   rest.resize(std::min(rest.find('/'), rest.size()));
   // The port follows the last colon. A text that ends in ']' has no port: all its colons belong to an IPv6 address.

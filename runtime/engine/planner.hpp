@@ -109,7 +109,7 @@ class Planner {
   const EngineLimits limits_;
   RepeatedMessages& messages_;
   StarvationWatch starvation_;
-  std::optional<std::uint64_t> starved_;                // a starved sequence, until it ends
+  std::optional<std::uint64_t> starved_;                    // a starved sequence, until it ends
   std::unordered_set<std::uint64_t> rehearsed_admissions_;  // live sequences that a rehearsed plan has admitted
   std::vector<Event> events_;
   CachedFreePrefixes cached_free_;  // of the runnable

@@ -296,7 +296,8 @@ class OwnWorker {
 
   template <int kTiles>
   __device__ __forceinline__ void put_probabilities(int span, Chunks chunks, const Rows<kTiles>& rows, bool masked,
-                                              const float (&s)[kTiles][kMine][4], const Partial<kTiles>& out) const {
+                                                    const float (&s)[kTiles][kMine][4],
+                                                    const Partial<kTiles>& out) const {
 #pragma unroll
     for (int t = 0; t < kTiles; ++t) {
 #pragma unroll

@@ -61,9 +61,9 @@ struct Request {
   double share = 0;  // part of generated tokens in its rows
   int64_t num_unshared = 0;
   std::size_t index = 0;  // into Backlog::living_
-  uint64_t rank = 0;     // in the order of starts; 0: it has not started
-  uint64_t turn = 0;     // the turn in which it started
-  uint64_t planned = 0;  // serial of the last plan that would start it
+  uint64_t rank = 0;      // in the order of starts; 0: it has not started
+  uint64_t turn = 0;      // the turn in which it started
+  uint64_t planned = 0;   // serial of the last plan that would start it
   // While the request is held back: the number of prefix tokens that its leader is expected to cache. If the leader has
   // started and the tokens are neither cached nor being computed, the request is not held back again.
   Follows follows = Follows::kWillingly;
