@@ -27,8 +27,8 @@ struct RunLimits {
 };
 
 // Runs `work` in a child. It returns a text, or throws as a case does. Processes that the child leaves behind are
-// ended, and the case fails. Throws an Error, when nothing of the case runs any more, if this process gets SIGINT,
-// SIGTERM or SIGHUP meanwhile. REQUIRES: this process has one thread.
+// ended, and the case fails. Throws Interrupted (held_signals.hpp), when nothing of the case runs any more, if a signal
+// asks this process to end. REQUIRES: no other thread of this process holds a lock that `work` needs.
 CaseResult run_in_child(const RunLimits& limits, const std::function<std::string()>& work);
 
 // Runs one case of one component; `component` is empty for a case of the file.

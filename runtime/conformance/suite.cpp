@@ -37,19 +37,15 @@ std::vector<const Case*> cases_of(std::uint32_t kinds, Level level, const std::v
   return cases;
 }
 
-// The kinds of the components that the file's manifest names, without running its code; empty if it has none.
-std::vector<PartKind> kinds_in_manifest(const std::filesystem::path& file, const std::string& skipped) {
+// The kinds of the components that the file's manifest names, without running its code; empty if it has none. The cases
+// of the file say what is wrong with a file that cannot be read.
+std::vector<PartKind> kinds_in_manifest(const std::filesystem::path& file) {
   std::vector<PartKind> kinds;
-  if (!skipped.empty()) return kinds;
-  try {
-    const auto manifest = read_module_manifest(read_plugin_bytes(file));
-    if (!manifest) return kinds;
-    for (const ComponentManifest& component : manifest->components) {
-      const auto kind = static_cast<PartKind>(component.kind);
-      if (std::ranges::find(kAllKinds, kind) != std::end(kAllKinds)) kinds.push_back(kind);
-    }
-  } catch (const Error&) {
-    // The cases of the file say what is wrong with it.
+  const auto manifest = manifest_if_readable(file);
+  if (!manifest) return kinds;
+  for (const ComponentManifest& component : manifest->components) {
+    const auto kind = static_cast<PartKind>(component.kind);
+    if (std::ranges::find(kAllKinds, kind) != std::end(kAllKinds)) kinds.push_back(kind);
   }
   return kinds;
 }
@@ -143,8 +139,9 @@ std::vector<Finding> run_suite(const CheckOptions& check, const Selection& selec
   if (selection.component.empty() || selection.component == "-") {
     const std::vector<const Case*> of_file = wanted(kOfFile);
     total = of_file.size();
-    for (const PartKind kind : kinds_in_manifest(check.file, selection.component))
-      total += wanted(of_kind(kind)).size();
+    if (selection.component.empty()) {
+      for (const PartKind kind : kinds_in_manifest(check.file)) total += wanted(of_kind(kind)).size();
+    }
     run_all(of_file, nullptr);
   }
   if (selection.component == "-") return findings;

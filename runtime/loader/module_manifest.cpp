@@ -7,6 +7,7 @@
 
 #include "error.hpp"
 #include "loader/elf_reader.hpp"
+#include "loader/plugin_file.hpp"
 #include "mortise/manifest.h"
 
 namespace mortise {
@@ -140,6 +141,14 @@ std::optional<ModuleManifest> read_module_manifest(std::span<const char> file) {
         read_component(constants, constants.pointer(components + sizeof(void*) * static_cast<std::uint64_t>(i))));
   }
   return manifest;
+}
+
+std::optional<ModuleManifest> manifest_if_readable(const std::filesystem::path& file) {
+  try {
+    return read_module_manifest(read_plugin_bytes(file));
+  } catch (const Error&) {
+    return std::nullopt;
+  }
 }
 
 }  // namespace mortise

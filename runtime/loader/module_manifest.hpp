@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
@@ -27,5 +28,8 @@ struct ModuleManifest {
 // an Error if it is no shared object for this machine, or its manifest is damaged; the text continues a sentence that
 // begins with the file's name.
 std::optional<ModuleManifest> read_module_manifest(std::span<const char> file);
+
+// For callers to whom a file that cannot be read, or whose manifest is damaged, is as good as one without a manifest.
+std::optional<ModuleManifest> manifest_if_readable(const std::filesystem::path& file);
 
 }  // namespace mortise

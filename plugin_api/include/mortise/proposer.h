@@ -48,7 +48,7 @@ typedef struct mortise_proposal_args {
   uint32_t struct_size;
   uint32_t flags;
   int32_t num_seqs;
-  int32_t draft_stride;    /* row length of the output arrays, in drafts */
+  int32_t draft_stride; /* row length of the output arrays, in drafts */
   /* [num_seqs] sequences of which observe has reported every token so far. Give others no drafts: earlier hosts asked
    * for them too, after a swap. */
   const uint64_t* seq_ids;

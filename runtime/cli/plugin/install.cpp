@@ -152,17 +152,6 @@ std::string check_verified(const Verified& plugin, const std::string& wanted) {
        plugin.name, name);
 }
 
-// Says which version an installation takes the place of.
-void print_replaced(const fs::path& path) {
-  try {
-    if (const auto old = read_module_manifest(read_plugin_bytes(path))) {
-      fmt::print("replaces   {}\n", plugin_text(old->version.c_str(), 64));
-    }
-  } catch (const Error&) {
-    // There is none, or it describes nothing.
-  }
-}
-
 void install_plugin(InstallOptions& options) {
   const auto folder = options.folder.empty() ? PluginCatalog::user_folder() : fs::path(options.folder);
   if (!folder) fail("no folder for plugins is known: give --to FOLDER, or set HOME or XDG_DATA_HOME");
@@ -179,7 +168,9 @@ void install_plugin(InstallOptions& options) {
   const std::string name = check_verified(plugin, options.wanted);
   if (is_searched) refuse_known_name(name, *folder);
   const fs::path path = *folder / (name + ".so");
-  print_replaced(path);
+  if (const auto old = manifest_if_readable(path)) {
+    fmt::print("replaces   {}\n", plugin_text(old->version.c_str(), 64));
+  }
   write_whole_file(path, plugin.bytes);
   fmt::print("installed  {}\nin a script: plugin {{ \"{}\", sha256 = \"{}\" }} {{ ... }}\n", path.string(), name,
              plugin.sha256);

@@ -35,19 +35,6 @@ std::vector<std::string> numerics_of(const Component& component) {
   return ids;
 }
 
-// The names of the components that the file's manifest has; none of its code runs. Empty if it has none.
-std::vector<std::string> names_in_manifest(const std::string& file) {
-  std::vector<std::string> names;
-  try {
-    const auto manifest = read_module_manifest(read_plugin_bytes(file));
-    if (!manifest) return names;
-    for (const ComponentManifest& component : manifest->components) names.push_back(component.name);
-  } catch (const Error&) {
-    // The check says what is wrong with the file.
-  }
-  return names;
-}
-
 void refuse_built_in_name(const std::string& file, const std::string& name) {
   const PluginCatalog::Found found = PluginCatalog({PluginCatalog::program_folder()}).find(name);
   if (found.components.empty()) return;
@@ -68,7 +55,9 @@ void publish_plugin(const PublishOptions& options) {
   } catch (const Error& error) {
     fail("{}: {}", options.key, error.what());
   }
-  for (const std::string& name : names_in_manifest(options.file)) refuse_built_in_name(options.file, name);
+  if (const auto manifest = manifest_if_readable(options.file)) {  // else the check says what is wrong with the file
+    for (const ComponentManifest& component : manifest->components) refuse_built_in_name(options.file, component.name);
+  }
   IndexEntry entry;
   entry.check = passed_check(options.file, options.file, options.level,
                              options.options.empty() ? nlohmann::json::object() : read_plugin_options(options.options));
