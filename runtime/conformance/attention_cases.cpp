@@ -326,7 +326,7 @@ void device_memory_is_freed(Subject& subject) {
   expect(watch.breaches().empty(), "{}", fmt::join(watch.breaches(), "; "));
 }
 
-constexpr Case kCases[] = {
+constexpr Case kAttentionCases[] = {
     {"attention.batch", "No bit of a row depends on the other sequences of the step.", kOfAttention,
      other_sequences_change_nothing, true},
     {"attention.order", "No bit of a row depends on the order of the sequences.", kOfAttention, order_changes_nothing,
@@ -373,7 +373,7 @@ constexpr Case kCases[] = {
 }  // namespace
 
 std::span<const Case> attention_cases() {
-  return kCases;
+  return kAttentionCases;
 }
 
 }  // namespace mortise::conformance

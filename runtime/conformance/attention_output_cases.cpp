@@ -153,7 +153,7 @@ void bad_bindings_are_refused(Subject& subject) {
   expect(!answer.ok(), "bind accepts memory that is smaller than num_blocks * bytes_per_block");
 }
 
-constexpr Case kCases[] = {
+constexpr Case kAttentionOutputCases[] = {
     {"attention.layout",
      "kv_layout gives a stable id, a different id for each different layout, and the bytes of a block.", kOfAttention,
      layouts_are_told},
@@ -179,7 +179,7 @@ constexpr Case kCases[] = {
 }  // namespace
 
 std::span<const Case> attention_output_cases() {
-  return kCases;
+  return kAttentionOutputCases;
 }
 
 }  // namespace mortise::conformance

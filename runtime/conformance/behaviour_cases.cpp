@@ -80,7 +80,7 @@ void drawn_scenarios_hold(Subject& subject) {
 
 constexpr std::uint32_t kOfStepping = kOfScheduler | kOfProposer | kOfAttention | kOfModel;
 
-constexpr Case kCases[] = {
+constexpr Case kBehaviourCases[] = {
     {"behaviour.repeats", "Two instances with the same inputs give the same results.", kOfStepping, two_runs_agree,
      true},
     {"behaviour.independent", "An instance gives the same results whatever other instances do.", kOfStepping,
@@ -97,7 +97,7 @@ constexpr Case kCases[] = {
 }  // namespace
 
 std::span<const Case> behaviour_cases() {
-  return kCases;
+  return kBehaviourCases;
 }
 
 }  // namespace mortise::conformance

@@ -268,7 +268,7 @@ void bad_weights_are_refused(Subject& subject) {
   refused("elements of type int64", [](auto&) {});
 }
 
-constexpr Case kCases[] = {
+constexpr Case kDeviceCases[] = {
     {"device.describe", "describe and memory_info describe the device.", kOfDevice, describes_the_machine},
     {"device.numerics", "numerics_id gives a static id for each type that the device computes in.", kOfDevice,
      names_its_arithmetic},
@@ -285,7 +285,7 @@ constexpr Case kCases[] = {
 }  // namespace
 
 std::span<const Case> device_cases() {
-  return kCases;
+  return kDeviceCases;
 }
 
 }  // namespace mortise::conformance

@@ -205,7 +205,7 @@ void linear_refuses_wrong_shapes(Subject& subject) {
   });
 }
 
-constexpr Case kCases[] = {
+constexpr Case kDeviceLinearCases[] = {
     {"device.linear", "linear computes products, with and without a bias, in its type and in f32.", kOfDevice,
      linear_is_right, true},
     {"device.linear_rows", "linear: no bit of a row depends on the other rows.", kOfDevice, linear_rows_are_independent,
@@ -227,7 +227,7 @@ constexpr Case kCases[] = {
 }  // namespace
 
 std::span<const Case> device_linear_cases() {
-  return kCases;
+  return kDeviceLinearCases;
 }
 
 }  // namespace mortise::conformance

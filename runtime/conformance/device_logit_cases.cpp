@@ -212,7 +212,7 @@ void sampling_is_right(Subject& subject) {
   });
 }
 
-constexpr Case kCases[] = {
+constexpr Case kDeviceLogitCases[] = {
     {"device.head_reduce", "head_reduce gives log-sum-exp, targets, ranks and top tokens, at once or in slices.",
      kOfDevice, head_reduce_is_right, true},
     {"device.sample", "sample draws the token that edits, masks, filters and keyed noise ask for.", kOfDevice,
@@ -222,7 +222,7 @@ constexpr Case kCases[] = {
 }  // namespace
 
 std::span<const Case> device_logit_cases() {
-  return kCases;
+  return kDeviceLogitCases;
 }
 
 }  // namespace mortise::conformance

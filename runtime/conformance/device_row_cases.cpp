@@ -74,7 +74,7 @@ struct Norm {
   }
 };
 
-Matrix sum_of(const DeviceBench& bench, const Matrix& a, const Matrix& b) {
+Matrix rounded_sum(const DeviceBench& bench, const Matrix& a, const Matrix& b) {
   const DenormalsOff denormals_off;
   Matrix sum = a;
   for (std::size_t i = 0; i < sum.values.size(); ++i) {
@@ -93,7 +93,7 @@ void norms_are_right(const DeviceBench& bench, const std::vector<NormKind>& kind
       expect_like(bench, norm.expected(x), found, name);
       expect_equal(found, norm(x, nullptr, NormOut::kIsX), "a norm gives different bits when out is x");
       Matrix residual = bench.draw(17, n, 3);
-      const Matrix sum = sum_of(bench, x, residual);
+      const Matrix sum = rounded_sum(bench, x, residual);
       expect_like(bench, norm.expected(sum), norm(x, &residual), "a norm with a residual");
       expect_like(bench, sum, residual, "the residual of a norm");
       const auto compute = [&](const Matrix& some) { return norm(some); };
@@ -154,8 +154,8 @@ void adds(Subject& subject) {
           return table.add(device, nullptr, left.tensor(), right.tensor(), target, error);
         });
       }
-      expect_like(bench, sum_of(bench, a, b), out.read(), "add");
-      expect_like(bench, sum_of(bench, a, b), left.read(), "add in place");
+      expect_like(bench, rounded_sum(bench, a, b), out.read(), "add");
+      expect_like(bench, rounded_sum(bench, a, b), left.read(), "add in place");
     }
   });
 }
@@ -222,7 +222,7 @@ void wrong_shapes_are_refused(Subject& subject) {
   });
 }
 
-constexpr Case kCases[] = {
+constexpr Case kDeviceRowCases[] = {
     {"device.embed", "embed copies rows of the table.", kOfDevice, embed_copies_rows, true},
     {"device.rms_norm", "rms_norm, with and without a residual, in place or not.", kOfDevice, rms_norm, true},
     {"device.layer_norm", "layer_norm, with and without a bias and a residual, in place or not.", kOfDevice, layer_norm,
@@ -240,7 +240,7 @@ constexpr Case kCases[] = {
 }  // namespace
 
 std::span<const Case> device_row_cases() {
-  return kCases;
+  return kDeviceRowCases;
 }
 
 }  // namespace mortise::conformance

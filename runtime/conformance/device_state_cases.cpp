@@ -82,7 +82,7 @@ void fp8_bits_are_right(Subject& subject) {
   quantized_bits_are_right(subject, {0, 0, 8, 0, MORTISE_F8_E4M3}, MORTISE_F8_E4M3, "cpu-fp8/1", fp8_product);
 }
 
-Matrix sum_of(const DeviceBench& bench, const Matrix& a, const Matrix& b) {
+Matrix computed_sum(const DeviceBench& bench, const Matrix& a, const Matrix& b) {
   const DeviceMatrix x(bench.device, a), y(bench.device, b), out(bench.device, zeros(a.dtype, a.rows, a.columns));
   bench.run("add", [&](const auto& table, auto* device, mortise_error* error) {
     return table.add(device, nullptr, x.tensor(), y.tensor(), out.tensor(), error);
@@ -108,7 +108,7 @@ void odd_numbers_are_added(Subject& subject) {
         expected.values[i] = mortise_round(a.values[i] + b.values[i], bench.bf16());
       }
     }
-    expect_equal(expected, sum_of(bench, a, b), "add of odd numbers");
+    expect_equal(expected, computed_sum(bench, a, b), "add of odd numbers");
   });
 }
 
@@ -117,7 +117,7 @@ void no_rows_are_no_work(Subject& subject) {
     const DeviceWeight weight =
         prepare(bench.device, {MORTISE_WEIGHT_LINEAR, bench.dtype}, {bench.draw(kRows, kColumns)});
     multiplied(bench, weight, zeros(bench.dtype, 0, kColumns));
-    sum_of(bench, zeros(bench.dtype, 0, 40), zeros(bench.dtype, 0, 40));
+    computed_sum(bench, zeros(bench.dtype, 0, 40), zeros(bench.dtype, 0, 40));
   });
 }
 
@@ -213,7 +213,7 @@ void tasks_run_once(Subject& subject) {
   }
 }
 
-constexpr Case kCases[] = {
+constexpr Case kDeviceStateCases[] = {
     {"device.int8_bits", "linear with weights made int8 has the bits of cpu-int8/1, if that is its id.", kOfDevice,
      int8_bits_are_right, true},
     {"device.int4_bits", "linear with weights made int4 has the bits of cpu-int8/1, if that is its id.", kOfDevice,
@@ -234,7 +234,7 @@ constexpr Case kCases[] = {
 }  // namespace
 
 std::span<const Case> device_state_cases() {
-  return kCases;
+  return kDeviceStateCases;
 }
 
 }  // namespace mortise::conformance

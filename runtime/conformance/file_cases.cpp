@@ -42,7 +42,7 @@ void loads(Subject& subject) {
   subject.file();
 }
 
-constexpr Case kCases[] = {
+constexpr Case kFileCases[] = {
     {"file.exports", "The file exports its entry and nothing else.", kOfFile, exports_its_entry_alone},
     {"file.static_tls", "The file can be loaded many times: it needs no static thread-local storage.", kOfFile,
      needs_no_static_tls},
@@ -54,7 +54,7 @@ constexpr Case kCases[] = {
 }  // namespace
 
 std::span<const Case> file_cases() {
-  return kCases;
+  return kFileCases;
 }
 
 }  // namespace mortise::conformance

@@ -165,7 +165,7 @@ void says_how_many_sequences_it_has(Subject& subject) {
          table->num_sequences(part->handle<void>()));
 }
 
-constexpr Case kCases[] = {
+constexpr Case kLifeCases[] = {
     {"life.newer_host", "create reads only the fields that the plugin knows of a larger struct.", kOfAll,
      newer_host_changes_nothing},
     {"life.older_host", "create reads nothing beyond the struct of an older host.", kOfAll,
@@ -190,7 +190,7 @@ constexpr Case kCases[] = {
 }  // namespace
 
 std::span<const Case> life_cases() {
-  return kCases;
+  return kLifeCases;
 }
 
 }  // namespace mortise::conformance

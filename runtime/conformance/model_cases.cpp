@@ -336,7 +336,7 @@ void device_memory_is_freed(Subject& subject) {
   expect(watch.breaches().empty(), "{}", fmt::join(watch.breaches(), "; "));
 }
 
-constexpr Case kCases[] = {
+constexpr Case kModelCases[] = {
     {"model.hidden", "hidden is [num_tokens, hidden_size] in bf16 or f32, and all its numbers are finite.", kOfModel,
      hidden_is_as_promised, true},
     {"model.tokens", "Logits depend on the token.", kOfModel, tokens_matter},
@@ -380,7 +380,7 @@ constexpr Case kCases[] = {
 }  // namespace
 
 std::span<const Case> model_cases() {
-  return kCases;
+  return kModelCases;
 }
 
 }  // namespace mortise::conformance

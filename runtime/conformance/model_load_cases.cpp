@@ -235,7 +235,7 @@ void nothing_of_the_reader_is_kept(Subject& subject) {
   expect_same_rows(rows_of(*expected_part), rows_of(*part), "a row changes when the reader is gone after load");
 }
 
-constexpr Case kCases[] = {
+constexpr Case kModelLoadCases[] = {
     {"model.dims", "dims describe a decoder: positive sizes, heads that fit together, a dtype.", kOfModel,
      dims_are_sane},
     {"model.dims_stable", "dims are the same at every time and in every instance.", kOfModel, dims_are_stable},
@@ -255,7 +255,7 @@ constexpr Case kCases[] = {
 }  // namespace
 
 std::span<const Case> model_load_cases() {
-  return kCases;
+  return kModelLoadCases;
 }
 
 }  // namespace mortise::conformance

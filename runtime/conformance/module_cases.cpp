@@ -181,7 +181,7 @@ void manifest_is_true(Subject& subject) {
   }
 }
 
-constexpr Case kCases[] = {
+constexpr Case kModuleCases[] = {
     {"load.quiet",
      "Loading the file changes nothing in the process, starts no thread and no process, and writes nothing.", kOfFile,
      loading_changes_nothing},
@@ -205,7 +205,7 @@ constexpr Case kCases[] = {
 }  // namespace
 
 std::span<const Case> module_cases() {
-  return kCases;
+  return kModuleCases;
 }
 
 }  // namespace mortise::conformance

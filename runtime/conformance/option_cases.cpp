@@ -112,7 +112,7 @@ void create_takes_no_error(Subject& subject) {
   expect(part.created().ok(), "create with error = NULL fails: {}", status_name(part.created().status));
 }
 
-constexpr Case kCases[] = {
+constexpr Case kOptionCases[] = {
     {"options.schema", "The schema names every option with a type and a title, and allows no others.", kOfAll,
      schema_is_closed},
     {"options.defaults", "An instance can be created with the default options.", kOfAll, defaults_work},
@@ -127,7 +127,7 @@ constexpr Case kCases[] = {
 }  // namespace
 
 std::span<const Case> option_cases() {
-  return kCases;
+  return kOptionCases;
 }
 
 }  // namespace mortise::conformance

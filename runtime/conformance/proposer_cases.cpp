@@ -267,7 +267,7 @@ void long_texts(Subject& subject) {
   expect(seconds < 20, "two texts of {} tokens take {:.1f} s", size, seconds);
 }
 
-void state_is_released(Subject& subject) {
+void proposer_state_is_released(Subject& subject) {
   const auto part = subject.make_active();
   ProposerDriver driver(*part);
   const auto live = [&](std::uint64_t id) {
@@ -295,7 +295,7 @@ void drafts_something(Subject& subject) {
   expect(num_drafts > 0, "a text that repeats 24 tokens twelve times gets no draft at all");
 }
 
-constexpr Case kCases[] = {
+constexpr Case kProposerCases[] = {
     {"proposer.one_token", "propose may be called after a history of one token.", kOfProposer, one_token_is_enough},
     {"proposer.none_wanted", "A sequence that wants no drafts gets none.", kOfProposer, none_wanted_none_given},
     {"proposer.empty_calls", "Calls without any sequence do no harm.", kOfProposer, nothing_wanted},
@@ -321,14 +321,14 @@ constexpr Case kCases[] = {
     {"proposer.ids", "Sequence ids may be any 63-bit numbers.", kOfProposer, large_ids},
     {"proposer.long_texts", "Texts of the model's maximum length are handled in time.", kOfProposer, long_texts},
     {"proposer.state", "The host memory that the proposer holds does not grow with sequences that have ended.",
-     kOfProposer, state_is_released},
+     kOfProposer, proposer_state_is_released},
     {"proposer.drafts", "A text that repeats itself gets drafts.", kOfProposer, drafts_something},
 };
 
 }  // namespace
 
 std::span<const Case> proposer_cases() {
-  return kCases;
+  return kProposerCases;
 }
 
 }  // namespace mortise::conformance

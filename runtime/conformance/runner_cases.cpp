@@ -145,7 +145,7 @@ void tells_what_it_lacks(Subject& subject) {
   expect_told(subject, refused, "the draft model cannot be opened");
 }
 
-constexpr Case kCases[] = {
+constexpr Case kRunnerCases[] = {
     {"runner.closed", "Runners that the proposer opens are closed when it is destroyed.", kOfProposer,
      closes_its_runners},
     {"runner.ends", "The proposer's runner keeps no sequence that has ended, and no fork of one.", kOfProposer,
@@ -162,7 +162,7 @@ constexpr Case kCases[] = {
 }  // namespace
 
 std::span<const Case> runner_cases() {
-  return kCases;
+  return kRunnerCases;
 }
 
 }  // namespace mortise::conformance

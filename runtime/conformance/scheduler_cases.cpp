@@ -206,7 +206,7 @@ void many_wait(Subject& subject) {
   expect(seconds < 10, "20 plans with 3000 waiting requests take {:.1f} s", seconds);
 }
 
-void state_is_released(Subject& subject) {
+void scheduler_state_is_released(Subject& subject) {
   const auto part = subject.make_active();
   SimulatedEngine engine(guarded_calls(*part), {.num_blocks = 40, .num_prefixes = 2}, 1);
   const auto live = [&] {
@@ -221,7 +221,7 @@ void state_is_released(Subject& subject) {
   expect(part->host().allocated_bytes() <= before, "the host memory that it holds grows with requests that have ended");
 }
 
-constexpr Case kCases[] = {
+constexpr Case kSchedulerCases[] = {
     {"scheduler.one_request", "A single request of any size runs to its end.", kOfScheduler, one_request},
     {"scheduler.mix", "Every plan keeps the bounds of scheduler.h, and all requests end.", kOfScheduler, plain_mix,
      true},
@@ -255,13 +255,13 @@ constexpr Case kCases[] = {
      kOfScheduler, smaller_options_are_kept},
     {"scheduler.many_wait", "A plan with thousands of waiting requests takes milliseconds.", kOfScheduler, many_wait},
     {"scheduler.state", "The host memory that the scheduler holds does not grow with requests that have ended.",
-     kOfScheduler, state_is_released},
+     kOfScheduler, scheduler_state_is_released},
 };
 
 }  // namespace
 
 std::span<const Case> scheduler_cases() {
-  return kCases;
+  return kSchedulerCases;
 }
 
 }  // namespace mortise::conformance

@@ -19,7 +19,7 @@ namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE {
 
 constexpr float kLargestNoise = 23.0f;  // an upper bound of g
 
-MORTISE_INLINE F32x16 gumbel(I32x16 r) {
+MORTISE_LARGE_INLINE F32x16 gumbel(I32x16 r) {
   const Mask16 upper = gt(broadcast_i32(0), r);
   const I32x16 s = select(upper, r ^ broadcast_i32(-1), r);
   const F32x16 w = (to_float(s) + broadcast(0.5f)) * broadcast(0x1p-32f);
@@ -28,7 +28,7 @@ MORTISE_INLINE F32x16 gumbel(I32x16 r) {
 
 // An upper bound of gumbel(r) without a logarithm: g <= -log v, and log2 v >= exponent + mantissa of v (a chord of
 // log2).
-MORTISE_INLINE F32x16 gumbel_bound(I32x16 r) {
+MORTISE_LARGE_INLINE F32x16 gumbel_bound(I32x16 r) {
   constexpr float kLn2 = 0x1.62e430p-1f;
   const F32x16 v = to_float(shift_right<1>(r)) * broadcast(0x1p-31f);  // to_float may round up; the slack covers it
   const F32x16 log2_v = fma(to_float(bits(v)), broadcast(0x1p-23f), broadcast(-127.0f));

@@ -20,7 +20,7 @@ MORTISE_INLINE std::int32_t high_word(std::uint64_t x) {
 }
 
 // The first output word for the counters (position low, position high, token, 0), one token per lane.
-MORTISE_INLINE I32x16 philox_first_word(std::uint64_t key, std::uint64_t position, I32x16 tokens) {
+MORTISE_LARGE_INLINE I32x16 philox_first_word(std::uint64_t key, std::uint64_t position, I32x16 tokens) {
   const I32x16 multiplier0 = broadcast_i32(static_cast<std::int32_t>(0xD2511F53u));
   const I32x16 multiplier1 = broadcast_i32(static_cast<std::int32_t>(0xCD9E8D57u));
   std::uint32_t k0 = static_cast<std::uint32_t>(key), k1 = static_cast<std::uint32_t>(key >> 32);

@@ -37,7 +37,7 @@ MORTISE_INLINE F32x16 limit_exp2(F32x16 r, F32x16 exponent) {
 }
 
 // 2^x. x <= -126 gives 0.
-MORTISE_INLINE F32x16 exp2(F32x16 x) {
+MORTISE_LARGE_INLINE F32x16 exp2(F32x16 x) {
   const I32x16 n = to_int(x);
   return limit_exp2(exp2_of_parts(n, x - to_float(n)), x);
 }
@@ -51,21 +51,21 @@ MORTISE_INLINE F32x16 exp_fraction(F32x16 x, I32x16 n) {
 
 // e^x = 2^(x log2 e), the product in two parts. If x log2(e), rounded to f32, is <= -126 the result is 0, if >= 128
 // infinity.
-MORTISE_INLINE F32x16 exp(F32x16 x) {
+MORTISE_LARGE_INLINE F32x16 exp(F32x16 x) {
   const F32x16 t = x * broadcast(kLog2e);
   const I32x16 n = to_int(t);
   return limit_exp2(exp2_of_parts(n, exp_fraction(x, n)), t);
 }
 
 // exp for x <= 0 with the same bits in fewer operations. NaN gives 0.
-MORTISE_INLINE F32x16 exp_of_negative(F32x16 x) {
+MORTISE_LARGE_INLINE F32x16 exp_of_negative(F32x16 x) {
   const F32x16 t = x * broadcast(kLog2e);
   const I32x16 n = to_int(t);
   return select(gt(t, broadcast(-126.0f)), exp2_of_parts(n, exp_fraction(x, n)), zero());
 }
 
 // log(x). 0 gives -infinity, x < 0 gives NaN.
-MORTISE_INLINE F32x16 log(F32x16 x) {
+MORTISE_LARGE_INLINE F32x16 log(F32x16 x) {
   constexpr float c[] = {0x1.555548p-2f,  -0x1.000006p-2f, 0x1.99a4b6p-3f,  -0x1.555c4ep-3f, 0x1.233768p-3f,
                          -0x1.fc2208p-4f, 0x1.e6f06cp-4f,  -0x1.de3c14p-4f, 0x1.1457a2p-4f};
   const F32x16 ln2_high = broadcast(0x1.63p-1f);  // 9 bits: e * ln2_high is exact
@@ -85,7 +85,7 @@ MORTISE_INLINE F32x16 log(F32x16 x) {
 }
 
 // log(1 + x). -1 gives -infinity, x < -1 gives NaN.
-MORTISE_INLINE F32x16 log1p(F32x16 x) {
+MORTISE_LARGE_INLINE F32x16 log1p(F32x16 x) {
   const F32x16 u = x + broadcast(1.0f);
   const F32x16 lost = x - (u - broadcast(1.0f));  // the part of 1 + x that rounding to u lost; d log(u) = du / u
   F32x16 r = log(u) + lost / u;
@@ -93,7 +93,7 @@ MORTISE_INLINE F32x16 log1p(F32x16 x) {
   return select(lt(x, broadcast(kInfinity)), r, x);
 }
 
-MORTISE_INLINE F32x16 tanh(F32x16 x) {
+MORTISE_LARGE_INLINE F32x16 tanh(F32x16 x) {
   constexpr float c[] = {-0x1.555532p-2f, 0x1.110726p-3f, -0x1.b83c5ap-5f, 0x1.52269ap-6f, -0x1.75e1cap-8f};
   const F32x16 a = abs(x);
   const F32x16 z = x * x;
@@ -102,7 +102,7 @@ MORTISE_INLINE F32x16 tanh(F32x16 x) {
   return select(lt(a, broadcast(0.625f)), small, copysign(large, x));
 }
 
-MORTISE_INLINE F32x16 erf(F32x16 x) {
+MORTISE_LARGE_INLINE F32x16 erf(F32x16 x) {
   constexpr float c[] = {0x1.06eba8p-3f, -0x1.812742p-2f,  0x1.ce2df4p-4f, -0x1.b80cb4p-6f,
                          0x1.54b5e4p-8f, -0x1.a99ef4p-11f, 0x1.5ac328p-14f};
   constexpr float d[] = {-0x1.20efc4p+0f, -0x1.452d3ep-1f, -0x1.b36b78p-4f, 0x1.8641a6p-6f,
@@ -142,7 +142,7 @@ MORTISE_INLINE F32x16 silu(F32x16 x) {
 
 // silu(x) rounded to bf16, for x that is a bf16. A shorter exponential and a reciprocal of one step give the same bf16
 // for all 65,536 arguments (elementwise_test.cpp tries all), although the values before rounding differ from silu.
-MORTISE_INLINE F32x16 rounded_silu_of_bf16(F32x16 x) {
+MORTISE_LARGE_INLINE F32x16 rounded_silu_of_bf16(F32x16 x) {
 #if defined(MORTISE_ISA_AVX512)
   if (mask_bits(lt(abs(x), broadcast(64.0f))) == 0xffff) {
     constexpr float c[] = {0x1.62e426p-1f, 0x1.ebf9b6p-3f, 0x1.c6baaap-5f, 0x1.3cec16p-7f, 0x1.5a8502p-10f};
