@@ -49,7 +49,7 @@ constexpr Model kModels[] = {
 };
 
 constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;
-constexpr std::int64_t kMostOutputBytes = std::int64_t{128} << 20;  // of a trial
+constexpr std::int64_t kMaxOutputBytes = std::int64_t{128} << 20;  // of a trial
 constexpr std::size_t kFinalists = 6, kOffers = 2;
 constexpr int kFirstRuns = 3, kFinalRuns = 9;
 // The first finalist within this factor of the fastest is taken: fewer kernels then serve a model, and each takes 3 ms
@@ -132,7 +132,7 @@ void print_shape(const Gpu& gpu, std::int64_t n, std::int64_t k, bool f32_out, b
     LinearArgs args = args_of(gpu, shape);
     args.x = gpu.weights;
     args.y = gpu.workspace;
-    const bool fits = rows * n * (f32_out ? 4 : 2) <= kMostOutputBytes || !f32_out;
+    const bool fits = rows * n * (f32_out ? 4 : 2) <= kMaxOutputBytes || !f32_out;
     by_rows += !fits || LinearPlans::is_streamed(args) ? '.' : best_of(gpu, shape);
   }
   std::printf("    {%lld, %lld, %s, %s, \"%s\"},\n", static_cast<long long>(n), static_cast<long long>(k),

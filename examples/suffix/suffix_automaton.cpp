@@ -97,9 +97,9 @@ SuffixAutomaton::State SuffixAutomaton::append(State end, int32_t token) {
 
 // `before` + `token` and its suffixes have occurred once more.
 void SuffixAutomaton::count_token(State before, State end, int32_t token) {
-  int left = kMostCounted;
+  int left = kMaxCounted;
   for (State state = end; state != kRoot && left > 0; state = states_[state].link, --left) ++states_[state].count;
-  left = kMostCounted;
+  left = kMaxCounted;
   for (State state = before; state != kRoot && left > 0; state = states_[state].link, --left) {
     int32_t& favourite = states_[state].favourite;
     if (edges_[favourite].token == token) continue;

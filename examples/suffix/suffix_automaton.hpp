@@ -22,7 +22,7 @@ class SuffixAutomaton {
   explicit SuffixAutomaton(uint64_t hash_seed);
 
   // Makes the text that ends in `end` longer by `token` and returns its new end. Two texts may share an end.
-  // REQUIRES: `end` is kRoot or was returned by append(). Amortised O(kMostCounted).
+  // REQUIRES: `end` is kRoot or was returned by append(). Amortised O(kMaxCounted).
   State append(State end, int32_t token);
 
   // A place in the automaton: a substring of `length` tokens, one of those that `state` stands for.
@@ -54,7 +54,7 @@ class SuffixAutomaton {
  private:
   // A step counts its token for this many suffixes, the longest first. Only a text that repeats itself over and over
   // has more of them; there short substrings count too little, and the long ones are those that matter.
-  static constexpr int kMostCounted = 32;
+  static constexpr int kMaxCounted = 32;
 
   struct Node {
     int32_t length;

@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* kAbi = "mortise/abi.h";
 constexpr const char* kHost = "mortise/host.h";
-constexpr std::uint64_t kMostAlignment = 4096;
+constexpr std::uint64_t kMaxAlignment = 4096;
 
 // Global: the functions of a table have no context.
 thread_local Call* innermost_call = nullptr;
@@ -126,7 +126,7 @@ const mortise_host* Instance::watch(const mortise_host* host) {
   };
   host_.allocate = [](const mortise_host* seen, std::uint64_t bytes, std::uint64_t alignment) -> void* {
     Instance& self = self_of(seen);
-    if (!std::has_single_bit(alignment) || alignment > kMostAlignment) {
+    if (!std::has_single_bit(alignment) || alignment > kMaxAlignment) {
       note(seen, breach_text(kHost, "`alignment` is not a power of two up to 4096",
                              fmt::format("allocate is called with the alignment {}", alignment)));
       return nullptr;

@@ -69,15 +69,15 @@ Scenario attention_scenario(const SubjectChoice& choice, const Sizes& sizes, std
   if (sizes.batches.size() > 1) fail("--batch: only the scenario decode accepts several; give one");
   const auto script = std::make_shared<PipelineScript>(load_subject_script(choice));
   const PipelineDescription& description = script->pipelines().front();
-  constexpr std::int64_t kMostTokens = 1 << 20, kMostMembers = 4096, kMostInAll = 16 << 20;
+  constexpr std::int64_t kMaxTokens = 1 << 20, kMaxMembers = 4096, kMaxInAll = 16 << 20;
   PrefixWork work{};
-  work.members = in_range("--batch", sizes.batches.empty() ? 64 : sizes.batches.front(), 1, kMostMembers);
-  work.own = in_range("--own", sizes.own.value_or(208), 1, kMostTokens);
+  work.members = in_range("--batch", sizes.batches.empty() ? 64 : sizes.batches.front(), 1, kMaxMembers);
+  work.own = in_range("--own", sizes.own.value_or(208), 1, kMaxTokens);
   Scenario scenario{"attention", {}, {}, nullptr};
   for (const std::int64_t shared : sizes.shared ? std::vector{*sizes.shared} : std::vector<std::int64_t>{2000, 8192}) {
-    work.shared = in_range("--shared", shared, 0, kMostTokens);
-    if (work.shared + work.members * work.own > kMostInAll) {
-      fail("bench attention: {}: these tokens make more than {}; use fewer", text_of(work), kMostInAll);
+    work.shared = in_range("--shared", shared, 0, kMaxTokens);
+    if (work.shared + work.members * work.own > kMaxInAll) {
+      fail("bench attention: {}: these tokens make more than {}; use fewer", text_of(work), kMaxInAll);
     }
     const auto attention = std::make_shared<PrefixAttention>(description, *choice.shape, work);
     if (scenario.probes == nullptr) scenario.probes = attention->make_probes(description);

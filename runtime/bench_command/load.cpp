@@ -139,14 +139,13 @@ std::vector<Request> make_group_requests(const GroupLoad& load, std::int32_t voc
 
 std::vector<SequenceShape> mixed_shapes(std::int64_t count, std::int64_t prompt, std::int64_t output,
                                         std::uint32_t seed) {
-  constexpr std::int64_t kLeastPrompt = 16, kLeastOutput = 8;
+  constexpr std::int64_t kMinPrompt = 16, kMinOutput = 8;
   std::mt19937 random(seed);
   const auto draw = [&](std::int64_t least, std::int64_t most) {
     return std::min(least, most) + static_cast<std::int64_t>(random()) % (std::max(most - least, std::int64_t{0}) + 1);
   };
   std::vector<SequenceShape> shapes;
-  for (std::int64_t i = 0; i < count; ++i)
-    shapes.push_back({draw(kLeastPrompt, prompt), draw(kLeastOutput, output), 0});
+  for (std::int64_t i = 0; i < count; ++i) shapes.push_back({draw(kMinPrompt, prompt), draw(kMinOutput, output), 0});
   return shapes;
 }
 

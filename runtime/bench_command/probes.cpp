@@ -28,7 +28,7 @@ constexpr double kSampleSeconds = 0.02;  // long compared with the start of a th
 constexpr std::size_t kStride = 512;     // bytes of one round of the reading loops
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 // Larger than any cache that this process has for itself. More would measure the same, and take memory from the model.
-constexpr std::size_t kMostBytes = std::size_t{1} << 30;
+constexpr std::size_t kMaxBytes = std::size_t{1} << 30;
 
 std::uint64_t read_words(const std::byte* p, std::size_t bytes) {
   std::uint64_t any[8] = {};
@@ -112,7 +112,7 @@ double run_on_threads(std::size_t num_threads, const std::function<void(std::siz
 }
 
 ReadProbe::ReadProbe(std::size_t bytes, std::size_t num_threads) : num_threads_(num_threads) {
-  part_bytes_ = std::max(std::min(bytes, kMostBytes) / num_threads / kStride, std::size_t{1}) * kStride;
+  part_bytes_ = std::max(std::min(bytes, kMaxBytes) / num_threads / kStride, std::size_t{1}) * kStride;
   mapped_bytes_ = this->bytes() + kHugePage;
   void* mapping = ::mmap(nullptr, mapped_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapping == MAP_FAILED) {

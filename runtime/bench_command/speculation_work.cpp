@@ -50,7 +50,7 @@ std::vector<Request> story_requests(const Tokenizer& tokenizer, std::size_t coun
 
 std::vector<Request> quote_requests(const Tokenizer& tokenizer, std::size_t count) {
   constexpr int kLines = 16;
-  constexpr std::int32_t kMostTokens = 400;  // an answer has about 160
+  constexpr std::int32_t kMaxTokens = 400;  // an answer has about 160
   std::mt19937 random(2);
   std::vector<Request> requests;
   for (std::size_t i = 0; i < count; ++i) {
@@ -59,7 +59,7 @@ std::vector<Request> quote_requests(const Tokenizer& tokenizer, std::size_t coun
       text += fmt::format("{}{}: {}", line == 0 ? "" : "\n", pick(kWords, random), 10000 + random() % 90000);
     }
     text += "<|im_end|>\n<|im_start|>assistant\n";
-    requests.push_back(greedy(tokenizer.encode(text, /*add_special_tokens=*/true), kMostTokens));
+    requests.push_back(greedy(tokenizer.encode(text, /*add_special_tokens=*/true), kMaxTokens));
   }
   return requests;
 }

@@ -125,9 +125,9 @@ MarkedText sliced_text(Runtime& runtime, const MarkedText& text, const Value& be
 }  // namespace
 
 std::string short_name(std::string_view name) {
-  constexpr std::size_t kMost = 60;
-  const std::string quoted = quote(name.substr(0, kMost));
-  return quoted.substr(1, quoted.size() - 2) + (name.size() > kMost ? "..." : "");
+  constexpr std::size_t kMax = 60;
+  const std::string quoted = quote(name.substr(0, kMax));
+  return quoted.substr(1, quoted.size() - 2) + (name.size() > kMax ? "..." : "");
 }
 
 Value Runtime::attribute(const Value& value, std::string_view name) {

@@ -69,14 +69,14 @@ Value replaced(Runtime& runtime, const Value& value, Arguments& arguments) {
 
 // A number of spaces, or the given text.
 MarkedText indentation(Runtime& runtime, const Value* width, std::int64_t otherwise) {
-  constexpr std::int64_t kMost = 1000;
+  constexpr std::int64_t kMax = 1000;
   if (width != nullptr && width->text() != nullptr) {
-    if (width->text()->size() > kMost) fail("an indent is a text of more than {} bytes", kMost);
+    if (width->text()->size() > kMax) fail("an indent is a text of more than {} bytes", kMax);
     return *width->text();
   }
   const std::int64_t count = width == nullptr ? otherwise : width->integer().value_or(-1);
-  if (count > kMost || (width != nullptr && !width->integer())) {
-    fail("an indent is {}, or more than {}; expected a number of spaces or a text", width->type_with_article(), kMost);
+  if (count > kMax || (width != nullptr && !width->integer())) {
+    fail("an indent is {}, or more than {}; expected a number of spaces or a text", width->type_with_article(), kMax);
   }
   runtime.budget().step();
   return MarkedText(std::string(static_cast<std::size_t>(std::max<std::int64_t>(0, count)), ' '), Source::kTemplate);

@@ -34,7 +34,7 @@ namespace http = beast::http;
 using asio::ip::tcp;
 using boost::system::error_code;
 
-constexpr int kLeastBytesPerSecond = 1024;  // a slower server is given up, once `patience` has passed
+constexpr int kMinBytesPerSecond = 1024;  // a slower server is given up, once `patience` has passed
 
 struct Address {
   bool is_tls = false;
@@ -140,8 +140,8 @@ asio::awaitable<HttpReply> exchange(Stream& stream, http::request<http::string_b
       be_patient(beast::get_lowest_layer(stream), question.patience);
       received += co_await http::async_read_some(stream, buffer, *parser, into(error));
       const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin - question.patience;
-      if (question.patience.count() > 0 && passed.count() * kLeastBytesPerSecond > static_cast<double>(received)) {
-        fail(ErrorCode::kUnavailable, "{} sends less than {} bytes a second", question.url, kLeastBytesPerSecond);
+      if (question.patience.count() > 0 && passed.count() * kMinBytesPerSecond > static_cast<double>(received)) {
+        fail(ErrorCode::kUnavailable, "{} sends less than {} bytes a second", question.url, kMinBytesPerSecond);
       }
     }
   } while (!error && parser->get().result_int() < 200);  // 100 Continue and the like come before the answer

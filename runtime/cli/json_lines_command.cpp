@@ -28,9 +28,9 @@ struct LinesOptions {
 // The scheduler groups waiting requests that share a prefix (schedulers/prefix_group), so many more lines are at work
 // than run at a time: sixteen batches. Each takes a few KiB, and a moment of every step's plan.
 OrderedLinesLimits limits_of(std::int32_t max_num_seqs) {
-  constexpr std::size_t kBatches = 16, kLeast = 1024, kMost = 16384;
+  constexpr std::size_t kBatches = 16, kMin = 1024, kMax = 16384;
   OrderedLinesLimits limits;
-  limits.max_sequences = std::clamp(kBatches * static_cast<std::size_t>(max_num_seqs), kLeast, kMost);
+  limits.max_sequences = std::clamp(kBatches * static_cast<std::size_t>(max_num_seqs), kMin, kMax);
   return limits;
 }
 

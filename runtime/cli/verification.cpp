@@ -55,8 +55,8 @@ std::vector<RecordedRequest> read_requests(const Json& outcome) {
 }
 
 std::string shortened(const std::string& text) {
-  constexpr std::size_t kMost = 200;
-  return text.size() <= kMost ? text : text.substr(0, kMost) + "...";
+  constexpr std::size_t kMax = 200;
+  return text.size() <= kMax ? text : text.substr(0, kMax) + "...";
 }
 
 // Describes the first difference of two answers: "/response/body/choices/0/text is "a" in old and "b" in new".

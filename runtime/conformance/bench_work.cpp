@@ -134,7 +134,7 @@ void attend(Subject& subject, Json& figures) {
 
 void operate(Subject& subject, Json& figures) {
   constexpr std::int64_t kColumns = 1024;
-  constexpr double kMostSeconds = 0.3;  // of one operation
+  constexpr double kMaxSeconds = 0.3;  // of one operation
   in_each_type(subject, [&](const DeviceBench& bench) {
     const char* const type = bench.bf16() ? "bf16" : "f32";
     const DeviceWeight weight =
@@ -146,7 +146,7 @@ void operate(Subject& subject, Json& figures) {
         std::vector<double> seconds;
         double total = 0;
         // Up to 300 calls, fewer on a slow device, but at least 5. The first two only warm up.
-        for (int i = 0; i < 300 && (i < 5 || total < kMostSeconds); ++i) {
+        for (int i = 0; i < 300 && (i < 5 || total < kMaxSeconds); ++i) {
           const auto begin = Clock::now();
           bench.run(what, call);
           bench.run("stream_synchronize", [](const auto& table, auto* device, mortise_error* error) {

@@ -24,7 +24,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t kMostOutput = 64 << 10;
+constexpr std::size_t kMaxOutput = 64 << 10;
 constexpr int kPollMilliseconds = 20;
 
 // Memory that both processes map. The child writes it, the parent reads it when the child has ended.
@@ -100,7 +100,7 @@ std::string last_call(const CallRecord& call) {
 std::string last_line(int file) {
   std::string all;
   const off_t size = ::lseek(file, 0, SEEK_END);
-  const off_t begin = std::max<off_t>(0, size - static_cast<off_t>(kMostOutput));
+  const off_t begin = std::max<off_t>(0, size - static_cast<off_t>(kMaxOutput));
   all.resize(static_cast<std::size_t>(size - begin));
   const ssize_t got = ::pread(file, all.data(), all.size(), begin);
   all.resize(static_cast<std::size_t>(std::max<ssize_t>(0, got)));

@@ -12,7 +12,7 @@
 namespace mortise::conformance {
 namespace {
 
-constexpr std::uint64_t kMostAlignment = 4096;
+constexpr std::uint64_t kMaxAlignment = 4096;
 
 }  // namespace
 
@@ -81,7 +81,7 @@ void CheckedHost::log(const mortise_host* host, std::int32_t level, mortise_stri
 
 void* CheckedHost::allocate(const mortise_host* host, std::uint64_t bytes, std::uint64_t alignment) {
   CheckedHost& me = self(host);
-  if (!std::has_single_bit(alignment) || alignment > kMostAlignment) {
+  if (!std::has_single_bit(alignment) || alignment > kMaxAlignment) {
     me.note(fmt::format("allocate is called with the alignment {}; it must be a power of two up to 4096", alignment));
     return nullptr;
   }

@@ -164,19 +164,19 @@ std::int64_t taken_bytes(const DeviceBench& bench) {
 }
 
 void memory_is_returned(Subject& subject) {
-  constexpr std::int64_t kMostKept = 10 << 20;
+  constexpr std::int64_t kMaxKept = 10 << 20;
   in_each_type(subject, [](const DeviceBench& bench) {
     const Matrix w = bench.draw(512, 512);
     const auto use = [&] { prepare(bench.device, {MORTISE_WEIGHT_LINEAR, bench.dtype}, {w}); };
     for (int i = 0; i < 5; ++i) use();
     // Other programs may take memory of a GPU meanwhile. A leak shows every time.
-    std::int64_t kept = kMostKept;
-    for (int i = 0; i < 3 && kept >= kMostKept; ++i) {
+    std::int64_t kept = kMaxKept;
+    for (int i = 0; i < 3 && kept >= kMaxKept; ++i) {
       const std::int64_t before = taken_bytes(bench);
       for (int j = 0; j < 40; ++j) use();
       kept = taken_bytes(bench) - before;
     }
-    expect(kept < kMostKept, "{} KiB of 40 freed weights are still held", kept / 1024);
+    expect(kept < kMaxKept, "{} KiB of 40 freed weights are still held", kept / 1024);
   });
 }
 

@@ -12,7 +12,7 @@
 namespace mortise::conformance {
 namespace {
 
-constexpr std::int32_t kMostDrafts = 8;  // that a case asks for, if the proposer has no smaller limit
+constexpr std::int32_t kMaxDrafts = 8;  // that a case asks for, if the proposer has no smaller limit
 
 const mortise_proposer_table& table_of(const Part& part) {
   return part.table<mortise_proposer_table>();
@@ -27,7 +27,7 @@ ProposerDriver::ProposerDriver(Part& part) : part_(part) {
     });
     expect(max_drafts_ >= 1, "max_drafts returns {}; at least 1 is needed", max_drafts_);
   } else {
-    max_drafts_ = kMostDrafts;
+    max_drafts_ = kMaxDrafts;
   }
 }
 
@@ -201,7 +201,7 @@ std::string drafts_of_texts(Part& part, std::uint64_t seed) {
     std::vector<Wanted> wanted;
     for (const Seen& one : std::exchange(seen, {})) {
       const std::size_t i = one.id - 1;
-      wanted.push_back({one.id, std::min(kMostDrafts, driver.max_drafts()), static_cast<std::int64_t>(known[i])});
+      wanted.push_back({one.id, std::min(kMaxDrafts, driver.max_drafts()), static_cast<std::int64_t>(known[i])});
     }
     if (wanted.empty()) continue;
     const std::vector<Drafts> all = driver.propose(wanted);

@@ -10,13 +10,13 @@
 namespace mortise::conformance {
 namespace {
 
-constexpr std::int64_t kMostSteps = 20000;  // a scenario of a few dozen requests takes some hundred
+constexpr std::int64_t kMaxSteps = 20000;  // a scenario of a few dozen requests takes some hundred
 
 // Runs until all requests have ended.
 void run_all(SimulatedEngine& engine) {
   for (const std::int64_t begin = engine.num_steps(); !engine.idle();) {
     engine.step();
-    expect(engine.num_steps() - begin < kMostSteps, "after {} steps {} requests have not ended", kMostSteps,
+    expect(engine.num_steps() - begin < kMaxSteps, "after {} steps {} requests have not ended", kMaxSteps,
            engine.num_live());
   }
   expect(engine.holds_nothing() || engine.num_pins() > 0, "blocks are held although all requests have ended");
@@ -95,7 +95,7 @@ void a_large_request_is_not_starved(Subject& subject) {
   while (engine.is_live(large)) {
     while (engine.num_live() < 12) engine.submit(20, 10);
     engine.step();  // throws when the host's bounds of starvation are passed
-    expect(engine.num_steps() < kMostSteps, "the large request does not end while small ones come: {} of them ended",
+    expect(engine.num_steps() < kMaxSteps, "the large request does not end while small ones come: {} of them ended",
            engine.num_finished() - finished);
   }
 }
@@ -108,7 +108,7 @@ void a_long_request_is_not_starved(Subject& subject) {
   while (engine.is_live(waiting)) {
     while (engine.num_live() < 8) engine.submit(2, 2);
     engine.step();
-    expect(engine.num_steps() < kMostSteps, "a long request does not end while short ones come");
+    expect(engine.num_steps() < kMaxSteps, "a long request does not end while short ones come");
   }
 }
 

@@ -16,7 +16,7 @@ namespace mortise::conformance {
 namespace {
 
 // A killed process ends at once, unless the kernel waits for a device.
-constexpr std::chrono::seconds kMostPatience{5};
+constexpr std::chrono::seconds kMaxPatience{5};
 constexpr useconds_t kMicrosecondsBetweenRounds = 200;
 
 std::string name_of_process(pid_t process) {
@@ -80,7 +80,7 @@ std::uint64_t StrayProcesses::resident_bytes() const {
 // Kills children only: the id of a child cannot pass to another process before the child is waited for. The children
 // of a killed child become children of this process, so the next round finds them.
 std::string StrayProcesses::end_all() {
-  const auto end = std::chrono::steady_clock::now() + kMostPatience;
+  const auto end = std::chrono::steady_clock::now() + kMaxPatience;
   std::set<pid_t> killed;  // and not yet waited for
   std::size_t num_killed = 0;
   std::string first;

@@ -69,7 +69,7 @@ void Drafter::broke_bound(const Sequence& sequence, const std::string& why) {
 
 std::optional<std::string> Drafter::why_replace() const {
   if (!usable()) return proposer().health->reason();
-  if (num_failures_ < kMostFailures) return std::nullopt;
+  if (num_failures_ < kMaxFailures) return std::nullopt;
   return fmt::format("{} has failed {} times, the last time in {}", proposer().name, num_failures_, last_failure_);
 }
 

@@ -28,7 +28,7 @@ struct StepOutcome {
 // num_told tokens of each sequence in known_; after a failed observe this number is 0. Engine's thread only.
 class Drafter {
  public:
-  static constexpr std::uint64_t kMostFailures = 10;
+  static constexpr std::uint64_t kMaxFailures = 10;
 
   // `index`: the proposer's place in the pipeline's list. `messages` outlives this.
   Drafter(ActiveProposer proposer, const EngineLimits& limits, std::size_t index, std::int32_t vocab_size,
@@ -59,7 +59,7 @@ class Drafter {
     std::optional<std::uint64_t> seq_id;  // the sequence with invalid drafts; nullopt: the call failed
   };
   const std::optional<Failure>& first_failure() const { return first_failure_; }
-  // Why the proposer should be replaced: it has failed for good, or has failed kMostFailures times. nullopt: it may go
+  // Why the proposer should be replaced: it has failed for good, or has failed kMaxFailures times. nullopt: it may go
   // on.
   std::optional<std::string> why_replace() const;
   // Sequences that the proposer keeps state for; 0 if it does not say.

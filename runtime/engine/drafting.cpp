@@ -12,7 +12,7 @@ namespace {
 // The most edits of logits that the predicted rows of a step may have together. With penalties each row has its own
 // edits, one for each different token before it. Without this limit hundreds of rows after a long text would take any
 // amount of memory.
-constexpr std::size_t kMostEdits = std::size_t{1} << 20;  // 16 MiB
+constexpr std::size_t kMaxEdits = std::size_t{1} << 20;  // 16 MiB
 
 }  // namespace
 
@@ -140,7 +140,7 @@ void Drafting::propose(const mortise_step& step, std::span<ScheduledSequence> sc
   num_drafting_ = max_drafts_ = num_verified_ = 0;
   draft_s_ = 0;
   any_predicted_ = false;
-  std::size_t edits_left = kMostEdits;
+  std::size_t edits_left = kMaxEdits;
   std::vector<Drafter::Ask> open;
   for (const ScheduledSequence& item : scheduled) {
     Sequence& sequence = *item.sequence;

@@ -31,7 +31,7 @@ std::int32_t StartRate::seconds_until_half(std::size_t num_waiting, Clock::time_
   if (num_started == 0) return kUnknownSeconds;
   const double elapsed = std::chrono::duration<double>(now - begin_).count();
   const double seconds = static_cast<double>(num_waiting) / 2 * elapsed / static_cast<double>(num_started);
-  return static_cast<std::int32_t>(std::clamp(std::ceil(seconds), 1.0, static_cast<double>(kMostSeconds)));
+  return static_cast<std::int32_t>(std::clamp(std::ceil(seconds), 1.0, static_cast<double>(kMaxSeconds)));
 }
 
 void Inbox::check_open() const {

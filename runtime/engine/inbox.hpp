@@ -61,11 +61,11 @@ class StartRate {
   using Clock = std::chrono::steady_clock;
   void add(std::size_t num_started, Clock::time_point now);
   // Estimates the seconds until half of `num_waiting` requests have started, so that a client that tries again then
-  // finds room, and so do others that were refused with it. From 1 to kMostSeconds; kUnknownSeconds before anything has
+  // finds room, and so do others that were refused with it. From 1 to kMaxSeconds; kUnknownSeconds before anything has
   // started.
   std::int32_t seconds_until_half(std::size_t num_waiting, Clock::time_point now) const;
 
-  static constexpr std::int32_t kMostSeconds = 60, kUnknownSeconds = 5;
+  static constexpr std::int32_t kMaxSeconds = 60, kUnknownSeconds = 5;
 
  private:
   Clock::time_point begin_{}, middle_{};  // of the previous and the current window

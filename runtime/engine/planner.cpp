@@ -403,7 +403,7 @@ void Planner::remember_breach(const std::string& what) {
 std::optional<std::string> Planner::why_replace() const {
   if (scheduler_.health->failed()) return scheduler_.health->reason();
   if (num_starved_ > 0) return last_breach_;
-  if (num_rejected_ < kMostBreaches) return std::nullopt;
+  if (num_rejected_ < kMaxBreaches) return std::nullopt;
   return fmt::format("{} plans could not be used, the last one because of: {}", num_rejected_, last_breach_);
 }
 

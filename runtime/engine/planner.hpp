@@ -43,7 +43,7 @@ struct StepPlan {
 // mortise/scheduler.h. Engine's thread only.
 class Planner {
  public:
-  static constexpr std::uint64_t kMostBreaches = 10;
+  static constexpr std::uint64_t kMaxBreaches = 10;
 
   // `messages` outlives this. When a swap puts a scheduler in, the engine tells it of the live sequences by added().
   Planner(ActiveScheduler scheduler, const EngineLimits& limits, RepeatedMessages& messages);
@@ -73,7 +73,7 @@ class Planner {
   const ActiveScheduler& scheduler() const { return scheduler_; }
   std::uint64_t num_rejected_plans() const { return num_rejected_; }
   std::uint64_t num_starved() const { return num_starved_; }  // starved sequences that the host ran itself
-  // Why the scheduler should be replaced: it has failed, starved a sequence, or kMostBreaches of its plans were not
+  // Why the scheduler should be replaced: it has failed, starved a sequence, or kMaxBreaches of its plans were not
   // usable. nullopt: it may go on.
   std::optional<std::string> why_replace() const;
 

@@ -101,7 +101,7 @@ std::shared_ptr<RequestState> Engine::prepare(Request& request) const {
   const auto length = static_cast<std::int32_t>(request.prompt.size());
   request.sampling.max_tokens = std::min(request.sampling.max_tokens, limits.max_model_len - length);
   request.sampling.min_tokens = std::min(request.sampling.min_tokens, request.sampling.max_tokens);
-  if (request.sampling.temperature < kLeastTemperature) request.sampling.temperature = 0;
+  if (request.sampling.temperature < kMinTemperature) request.sampling.temperature = 0;
   auto state = std::make_shared<RequestState>();
   state->end_tokens = end_tokens_of(request.sampling);
   state->before = decode_prefix(tokenizer_, request.sampling.skip_special_tokens, request.prompt);

@@ -6,7 +6,7 @@
 namespace mortise {
 namespace {
 
-constexpr std::size_t kLeast = 16;  // the smallest segment has room for this many edits
+constexpr std::size_t kMin = 16;  // the smallest segment has room for this many edits
 
 }  // namespace
 
@@ -49,7 +49,7 @@ EditTable::Segment* EditTable::find(const RowEdits& row) {
   }
   const auto [at, fresh] = segments_.try_emplace(row.seq_id);
   Segment& segment = at->second;
-  const bool has_room = !fresh && row.edits.size() <= kLeast << segment.size_class;
+  const bool has_room = !fresh && row.edits.size() <= kMin << segment.size_class;
   if (!has_room) {
     Segment larger;
     if (!allocate(row.edits.size(), larger)) {
@@ -65,8 +65,8 @@ EditTable::Segment* EditTable::find(const RowEdits& row) {
 
 // Returns false if there is no room.
 bool EditTable::allocate(std::size_t num_edits, Segment& segment) {
-  const std::size_t room = std::max(std::bit_ceil(num_edits), kLeast);
-  const auto size_class = static_cast<std::size_t>(std::countr_zero(room / kLeast));
+  const std::size_t room = std::max(std::bit_ceil(num_edits), kMin);
+  const auto size_class = static_cast<std::size_t>(std::countr_zero(room / kMin));
   if (free_.size() <= size_class) free_.resize(size_class + 1);
   std::vector<std::int32_t>& free = free_[size_class];
   segment.size_class = static_cast<std::int32_t>(size_class);

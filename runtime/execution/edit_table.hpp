@@ -37,7 +37,7 @@ class EditTable {
  private:
   struct Segment {
     std::int32_t begin = 0;
-    std::int32_t size_class = 0;  // it has room for kLeast << size_class edits
+    std::int32_t size_class = 0;  // it has room for kMin << size_class edits
     std::size_t num_edits = 0;    // edits sent so far
     std::size_t num_changes = 0;  // how many of the sequence's changes are sent
   };

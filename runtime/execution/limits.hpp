@@ -40,10 +40,10 @@ struct ExecutionLimits {
   }
   // The most padding rows of a batch. Padding has room beside a full batch; otherwise each number of rows would need
   // its own bucket (StepGraphs).
-  static constexpr std::int32_t kMostPadding = 64;
+  static constexpr std::int32_t kMaxPadding = 64;
   // The most runs of rows in a padded batch, if a padding sequence has up to `num_rows` rows.
   std::int32_t max_padded_seqs(std::int32_t num_rows) const {
-    return max_batch_runs() + (num_rows > 1 ? kMostPadding / num_rows : 0) + 1;
+    return max_batch_runs() + (num_rows > 1 ? kMaxPadding / num_rows : 0) + 1;
   }
   // The batch size for which model and attention are activated: enough for any number of drafts.
   std::int32_t max_batch_seqs() const { return max_padded_seqs(2); }

@@ -8,14 +8,14 @@
 namespace mortise {
 namespace {
 
-constexpr std::int32_t kLeastBlocks = 16;
+constexpr std::int32_t kMinBlocks = 16;
 // A step with prompts is captured if each prompt has at most kShortPrompt rows and its sequence at most kShortContext
 // tokens. Such prompts take little time, and launching their operations one by one would take longer. Attention has
 // faster kernels for longer prompts.
 constexpr std::int32_t kShortPrompt = 64, kShortContext = 512;
-static_assert(kShortPrompt >= ExecutionLimits::kMostPadding);
+static_assert(kShortPrompt >= ExecutionLimits::kMaxPadding);
 // A bucket exceeds its rows by at most an eighth (row_bucket), and padding rows must be able to fill all of it.
-static_assert(StepGraphs::kMaxRows / 8 <= ExecutionLimits::kMostPadding);
+static_assert(StepGraphs::kMaxRows / 8 <= ExecutionLimits::kMaxPadding);
 
 // Rounds up to 1, 2, 4, 8, and then in steps of about an eighth of the size, so that padding costs little and graphs
 // stay few.
@@ -51,7 +51,7 @@ std::optional<BatchBucket> StepGraphs::bucket_of(std::span<const RowRun> runs) c
   bucket.num_seqs = std::min(bucket.num_tokens, most_seqs);
   const auto seqs = static_cast<std::int32_t>(runs.size());
   bucket.num_tokens = std::min(bucket.num_tokens, rows + (bucket.num_seqs - seqs) * bucket.max_query_len);
-  const auto wanted = std::max(static_cast<std::int32_t>(blocks), kLeastBlocks);
+  const auto wanted = std::max(static_cast<std::int32_t>(blocks), kMinBlocks);
   bucket.max_blocks = static_cast<std::int32_t>(std::bit_ceil(static_cast<std::uint32_t>(wanted)));
   return bucket;
 }

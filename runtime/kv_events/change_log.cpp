@@ -15,14 +15,14 @@ namespace {
 
 // Twice the most that compaction leaves, so compaction has a constant cost per change.
 constexpr std::size_t kPendingPerBlock = 4;
-constexpr std::size_t kLeastPending = 1024;
+constexpr std::size_t kMinPending = 1024;
 
 }  // namespace
 
 KvChangeLog::KvChangeLog(std::size_t num_blocks, std::int32_t block_size)
     : num_blocks_(num_blocks),
       block_size_(static_cast<std::size_t>(block_size)),
-      max_pending_(std::max(kPendingPerBlock * num_blocks, kLeastPending)),
+      max_pending_(std::max(kPendingPerBlock * num_blocks, kMinPending)),
       fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (fd_ < 0) fail("no event descriptor: {}; raise the limit of open files (ulimit -n)", std::strerror(errno));
 }

@@ -21,10 +21,10 @@ constexpr std::uint32_t kRelative = R_AARCH64_RELATIVE;
 #error "which relocation adds the load address of a shared object on this architecture?"
 #endif
 
-constexpr std::size_t kMostComponents = 1000;
-constexpr std::size_t kMostText = 4096, kMostSchema = std::size_t{1} << 20;
+constexpr std::size_t kMaxManifestComponents = 1000;
+constexpr std::size_t kMaxText = 4096, kMaxSchema = std::size_t{1} << 20;
 // Of a whole manifest: a hostile file may name the same bytes many times.
-constexpr std::size_t kMostBytes = std::size_t{8} << 20, kMostRelocations = std::size_t{1} << 20;
+constexpr std::size_t kMaxBytes = std::size_t{8} << 20, kMaxRelocations = std::size_t{1} << 20;
 
 // The constants of a shared object at their addresses, as they are when it is loaded at address 0. Used by one thread.
 class Constants {
@@ -81,7 +81,7 @@ class Constants {
  private:
   void add_relocations(const Elf64_Shdr& section) {
     const std::uint64_t count = section.sh_size / sizeof(Elf64_Rela);
-    if (count > relocations_left_) fail("has more than {} relocations; it is not a plugin", kMostRelocations);
+    if (count > relocations_left_) fail("has more than {} relocations; it is not a plugin", kMaxRelocations);
     relocations_left_ -= count;
     for (const auto& entry : reader_.table<Elf64_Rela>(section.sh_offset, count, "table of relocations")) {
       if (ELF64_R_TYPE(entry.r_info) == kRelative) {
@@ -102,7 +102,7 @@ class Constants {
   std::vector<Elf64_Phdr> segments_;
   std::map<std::uint64_t, std::uint64_t> relative_;  // address of a pointer -> what it points to
   std::uint64_t manifest_ = 0;
-  std::size_t bytes_left_ = kMostBytes, relocations_left_ = kMostRelocations;
+  std::size_t bytes_left_ = kMaxBytes, relocations_left_ = kMaxRelocations;
 };
 
 ComponentManifest read_component(Constants& constants, std::uint64_t at) {
@@ -110,10 +110,10 @@ ComponentManifest read_component(Constants& constants, std::uint64_t at) {
   ComponentManifest component;
   component.kind = constants.value<std::int32_t>(at + offsetof(mortise_component, kind));
   component.capabilities = constants.value<std::uint64_t>(at + offsetof(mortise_component, capabilities));
-  component.name = constants.text(at + offsetof(mortise_component, name), kMostText);
-  component.summary = constants.text(at + offsetof(mortise_component, summary), kMostText);
-  component.options_schema = constants.text(at + offsetof(mortise_component, options_schema), kMostSchema);
-  component.numerics_id = constants.text(at + offsetof(mortise_component, numerics_id), kMostText);
+  component.name = constants.text(at + offsetof(mortise_component, name), kMaxText);
+  component.summary = constants.text(at + offsetof(mortise_component, summary), kMaxText);
+  component.options_schema = constants.text(at + offsetof(mortise_component, options_schema), kMaxSchema);
+  component.numerics_id = constants.text(at + offsetof(mortise_component, numerics_id), kMaxText);
   return component;
 }
 
@@ -129,12 +129,12 @@ std::optional<ModuleManifest> read_module_manifest(std::span<const char> file) {
   }
   ModuleManifest manifest;
   manifest.abi_minor = constants.value<std::uint32_t>(at + offsetof(mortise_module, abi_minor));
-  manifest.id = constants.text(at + offsetof(mortise_module, id), kMostText);
-  manifest.vendor = constants.text(at + offsetof(mortise_module, vendor), kMostText);
-  manifest.version = constants.text(at + offsetof(mortise_module, version), kMostText);
-  manifest.license = constants.text(at + offsetof(mortise_module, license), kMostText);
+  manifest.id = constants.text(at + offsetof(mortise_module, id), kMaxText);
+  manifest.vendor = constants.text(at + offsetof(mortise_module, vendor), kMaxText);
+  manifest.version = constants.text(at + offsetof(mortise_module, version), kMaxText);
+  manifest.license = constants.text(at + offsetof(mortise_module, license), kMaxText);
   const auto count = constants.value<std::int32_t>(at + offsetof(mortise_module, num_components));
-  if (count < 0 || static_cast<std::size_t>(count) > kMostComponents) Constants::damaged();
+  if (count < 0 || static_cast<std::size_t>(count) > kMaxManifestComponents) Constants::damaged();
   const std::uint64_t components = constants.pointer(at + offsetof(mortise_module, components));
   for (std::int32_t i = 0; i < count; ++i) {
     manifest.components.push_back(

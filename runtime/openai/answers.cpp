@@ -80,8 +80,8 @@ std::string TokenTexts::plain(std::int32_t id) const {
 }
 
 double finite_logprob(float logprob) {
-  constexpr double kLeast = -9999.0;
-  return logprob > kLeast ? static_cast<double>(logprob) : kLeast;
+  constexpr double kMin = -9999.0;
+  return logprob > kMin ? static_cast<double>(logprob) : kMin;
 }
 
 nlohmann::ordered_json scored_json(const std::vector<TokenInfo>& tokens) {

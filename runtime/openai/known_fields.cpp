@@ -112,12 +112,12 @@ std::vector<std::string> known_names(unsigned asked) {
 }
 
 std::string printable(std::string_view name) {
-  constexpr std::size_t kMost = 60;
-  std::string text(name.substr(0, kMost));
+  constexpr std::size_t kMax = 60;
+  std::string text(name.substr(0, kMax));
   for (char& c : text) {
     if (c < 0x20 || c >= 0x7f || c == '"' || c == '\\') c = '?';
   }
-  return text + (name.size() > kMost ? "..." : "");
+  return text + (name.size() > kMax ? "..." : "");
 }
 
 }  // namespace
@@ -148,26 +148,26 @@ bool is_known_field(std::string_view name) {
 }
 
 std::string unknown_fields_text(std::string_view url, const std::vector<std::string>& names) {
-  constexpr std::size_t kMost = 10;
+  constexpr std::size_t kMax = 10;
   if (names.empty()) return "";
   const std::vector<std::string> known = known_names(body_url(url));
   std::string text = "unknown fields are ignored: ";
-  for (std::size_t i = 0; i < names.size() && i < kMost; ++i) {
+  for (std::size_t i = 0; i < names.size() && i < kMax; ++i) {
     const auto near = names[i].size() <= 60 ? nearest_name(names[i], known) : std::nullopt;
     text += fmt::format("{}{}{}", i == 0 ? "" : ", ", printable(names[i]),
                         near ? fmt::format(" (did you mean '{}'?)", *near) : "");
   }
-  return text + (names.size() > kMost ? fmt::format(" and {} more", names.size() - kMost) : "");
+  return text + (names.size() > kMax ? fmt::format(" and {} more", names.size() - kMax) : "");
 }
 
 std::vector<std::string> UnknownFieldLog::note(std::string_view url, const nlohmann::json& body) {
-  constexpr std::size_t kMostSeen = 1000;  // bounds the memory for names of one misbehaving client
+  constexpr std::size_t kMaxSeen = 1000;  // bounds the memory for names of one misbehaving client
   std::vector<std::string> names = unknown_fields(url, body), fresh;
   if (names.empty()) return names;
   {
     const std::lock_guard lock(mutex_);
     for (const std::string& name : names) {
-      if (seen_.size() < kMostSeen && seen_.insert(name).second) fresh.push_back(name);
+      if (seen_.size() < kMaxSeen && seen_.insert(name).second) fresh.push_back(name);
     }
   }
   if (!fresh.empty()) spdlog::warn("{}: {}", url, unknown_fields_text(url, fresh));

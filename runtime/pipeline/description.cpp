@@ -157,10 +157,10 @@ PartDescription part_of_kind(PartDescription part, PartKind kind, std::string_vi
 }
 
 std::optional<std::uint64_t> parse_bytes(const Json& value) {
-  constexpr std::uint64_t kMost = std::uint64_t{1} << 60;
+  constexpr std::uint64_t kMax = std::uint64_t{1} << 60;
   if (value.is_number_integer()) {
     const bool positive = value.is_number_unsigned() || value.get<std::int64_t>() > 0;
-    if (!positive || value.get<std::uint64_t>() == 0 || value.get<std::uint64_t>() > kMost) return std::nullopt;
+    if (!positive || value.get<std::uint64_t>() == 0 || value.get<std::uint64_t>() > kMax) return std::nullopt;
     return value.get<std::uint64_t>();
   }
   if (!value.is_string()) return std::nullopt;
@@ -175,7 +175,7 @@ std::optional<std::uint64_t> parse_bytes(const Json& value) {
   for (const auto& [name, shift] : kUnits) {
     if (unit != name) continue;
     const double bytes = std::ldexp(number, shift);
-    if (!(bytes >= 1) || bytes > static_cast<double>(kMost)) return std::nullopt;
+    if (!(bytes >= 1) || bytes > static_cast<double>(kMax)) return std::nullopt;
     return static_cast<std::uint64_t>(bytes);
   }
   return std::nullopt;

@@ -16,7 +16,7 @@ inline constexpr std::int32_t kMaxChoices = 128;  // OpenAI's limit; a larger n 
 // Strings or ids, since each token is compared with all of them; OpenAI allows 4.
 inline constexpr std::size_t kMaxStops = 1024;
 // Smaller temperatures count as 0, as in vLLM: dividing logits by them would overflow.
-inline constexpr float kLeastTemperature = 1e-5f;
+inline constexpr float kMinTemperature = 1e-5f;
 
 // A text or the token ids that a guided request may generate.
 using GuidedChoice = std::variant<std::string, std::vector<std::int32_t>>;

@@ -32,9 +32,9 @@ SwapOptions read_options(const nlohmann::json& body) {
   }
   const auto steps = body.find("verify_steps");
   if (steps == body.end() || steps->is_null()) return options;
-  constexpr std::int32_t kMost = 1'000'000;
-  if (!steps->is_number_integer() || *steps < 0 || *steps > kMost) {
-    fail("verify_steps is {}; expected a number of steps from 0 (none is compared) to {}", show_value(*steps), kMost);
+  constexpr std::int32_t kMax = 1'000'000;
+  if (!steps->is_number_integer() || *steps < 0 || *steps > kMax) {
+    fail("verify_steps is {}; expected a number of steps from 0 (none is compared) to {}", show_value(*steps), kMax);
   }
   options.verify_steps = steps->get<std::int32_t>();
   return options;

@@ -16,7 +16,7 @@ constexpr double kLargestBudget = 50;
 // The largest debt, in steps: after an accepted probe, drafts may continue before the budget covers them.
 constexpr double kLargestDebt = 5;
 constexpr double kUsualLength = 128;  // generated tokens of a sequence, assumed until some have ended
-constexpr double kMostEnded = 64;     // the mean length follows about this many ended sequences
+constexpr double kMaxEnded = 64;      // the mean length follows about this many ended sequences
 // The assumed cost of a token to catch up with, as a share of a draft's cost, until it is measured.
 constexpr double kAtOnce = 0.125;
 // The gain needed to change between drafting and not, because changing back and forth costs more.
@@ -104,7 +104,7 @@ double AdaptiveLengths::seconds_of(double num_rows, std::int32_t most) const {
 }
 
 void AdaptiveLengths::ended(std::int32_t num_generated) {
-  num_ended_ = std::min(num_ended_ + 1, kMostEnded);
+  num_ended_ = std::min(num_ended_ + 1, kMaxEnded);
   usual_length_ += (num_generated - usual_length_) / num_ended_;
 }
 

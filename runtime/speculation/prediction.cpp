@@ -5,16 +5,16 @@
 namespace mortise {
 namespace {
 
-// A lookup compares the last kMostMatch generated tokens with the prediction and needs kLeastMatch equal ones. The
+// A lookup compares the last kMaxMatch generated tokens with the prediction and needs kMinMatch equal ones. The
 // place with the most equal tokens wins; of several, the first.
-constexpr std::size_t kLeastMatch = 2, kMostMatch = 8;
+constexpr std::size_t kMinMatch = 2, kMaxMatch = 8;
 // After this many accepted tokens in a row the place is right, so later lookups begin after it. At a wrong place fewer
 // tokens match.
 constexpr std::size_t kSure = 4;
 constexpr std::size_t kLongest = std::size_t{1} << 20;  // the most drafts at once
 
 std::size_t match_length(std::span<const std::int32_t> generated, std::span<const std::int32_t> predicted) {
-  const std::size_t most = std::min({generated.size(), predicted.size(), kMostMatch});
+  const std::size_t most = std::min({generated.size(), predicted.size(), kMaxMatch});
   std::size_t length = 0;
   while (length < most && generated[generated.size() - 1 - length] == predicted[predicted.size() - 1 - length]) {
     ++length;
@@ -26,7 +26,7 @@ std::size_t match_length(std::span<const std::int32_t> generated, std::span<cons
 
 Prediction::Prediction(std::span<const std::int32_t> tokens, bool resumed)
     : tokens_(tokens), stood_(tokens.size(), false), state_(resumed ? State::kCertain : State::kFollowed) {
-  length_ = std::clamp(static_cast<std::size_t>(kFirstShare * static_cast<double>(tokens.size())), kLeast, kFirst);
+  length_ = std::clamp(static_cast<std::size_t>(kFirstShare * static_cast<double>(tokens.size())), kMin, kFirst);
   account_ = 2.0 * static_cast<double>(length_);  // pays for failing at once, and for drafts once it is found again
   draft();
 }
@@ -65,8 +65,8 @@ void Prediction::follow(std::int32_t token) {
 }
 
 void Prediction::find(std::span<const std::int32_t> generated) {
-  if (account_ < static_cast<double>(kLeast) || generated.size() < kLeastMatch) return;  // a lookup would not help
-  std::size_t longest = kLeastMatch - 1;
+  if (account_ < static_cast<double>(kMin) || generated.size() < kMinMatch) return;  // a lookup would not help
+  std::size_t longest = kMinMatch - 1;
   const auto next_after = [&](auto from) { return std::find(from, tokens_.end(), generated.back()); };
   for (auto at = next_after(tokens_.begin() + static_cast<std::ptrdiff_t>(behind_)); at != tokens_.end();
        at = next_after(at + 1)) {
@@ -76,7 +76,7 @@ void Prediction::find(std::span<const std::int32_t> generated) {
     longest = length;
     next_ = end;
     state_ = State::kFollowed;
-    if (length == kMostMatch) break;
+    if (length == kMaxMatch) break;
   }
   if (state_ == State::kLost) return;
   num_stood_ = 0;
@@ -88,7 +88,7 @@ void Prediction::draft() {
   const std::size_t left = tokens_.size() - next_;
   const auto affordable = static_cast<std::size_t>(std::clamp(account_, 0.0, static_cast<double>(length_)));
   const std::size_t count = state_ == State::kCertain ? left : std::min(left, affordable);
-  drafts_end_ = next_ + (count < std::min(kLeast, left) ? 0 : count);
+  drafts_end_ = next_ + (count < std::min(kMin, left) ? 0 : count);
 }
 
 }  // namespace mortise

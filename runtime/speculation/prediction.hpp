@@ -29,7 +29,7 @@ class Prediction {
  public:
   static constexpr std::size_t kFirst = 16;  // drafts at first
   static constexpr std::size_t kAgain = 8;   // after the prediction was found again
-  static constexpr std::size_t kLeast = 4;   // fewer are not worth a try, unless the prediction ends there
+  static constexpr std::size_t kMin = 4;     // fewer are not worth a try, unless the prediction ends there
   static constexpr std::size_t kGrowth = 8;
   static constexpr double kShare = 0.05;
   // Drafts at first for each token of the prediction: a short prediction means a short answer, which should risk less.

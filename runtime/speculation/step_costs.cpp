@@ -11,13 +11,13 @@ namespace {
 constexpr double kStep = 0.125;  // weight of a later measurement
 // A measurement counts as at most this many times the mean: a pause of the machine says nothing about the shape.
 constexpr double kLargestRise = 1.3;
-constexpr double kMostWeight = 16;  // the most weight of a point, in measurements
+constexpr double kMaxWeight = 16;  // the most weight of a point, in measurements
 // Tokens to catch up with, per draft. A call with fewer measures the time of drafting.
 constexpr double kFewUnseen = 0.25;
 // Times of equal calls differ by about this share. Only time beyond that counts as catching up.
 constexpr double kNoise = 0.1;
-constexpr double kMostUnseen = 4096;  // tokens: a call with this many outweighs all calls before it
-constexpr double kWide = 1.5;  // slopes beyond the measured sizes come from two points at least this factor apart
+constexpr double kMaxUnseen = 4096;  // tokens: a call with this many outweighs all calls before it
+constexpr double kWide = 1.5;        // slopes beyond the measured sizes come from two points at least this factor apart
 
 // A first measurement may include one-time work of the device for its shape. It counts only if it is not much longer
 // than a smaller step predicts, nor than a larger step. Otherwise a second measurement decides, because a size that
@@ -147,7 +147,7 @@ CostCurve TimeTable::curve(std::int32_t a) const {
     }
     const bool measured = next != own.end() && next->first == bucket;
     const Point& known = measured ? next->second : point;
-    knots.push_back({known.b, ratio * point.seconds, std::min<double>(known.count, kMostWeight)});
+    knots.push_back({known.b, ratio * point.seconds, std::min<double>(known.count, kMaxWeight)});
   }
   return CostCurve(std::move(knots), base_);
 }
@@ -169,7 +169,7 @@ void DraftCosts::add(std::int32_t num_drafting, std::int32_t most, std::int32_t 
   const double expected_s = num_unseen * catch_up_s().value_or(0);
   if (expected_s > 0) beyond_s = std::min(beyond_s, kLargestRise * expected_s);
   const double square = static_cast<double>(num_unseen) * num_unseen;
-  const double keep = std::min(1.0, kMostUnseen * kMostUnseen / (squares_ + square));
+  const double keep = std::min(1.0, kMaxUnseen * kMaxUnseen / (squares_ + square));
   products_ = keep * (products_ + num_unseen * beyond_s);
   squares_ = keep * (squares_ + square);
 }

@@ -12,8 +12,8 @@
 namespace mortise {
 namespace {
 
-constexpr std::int32_t kMostPrompt = 600;  // tokens of the longest prompt
-constexpr std::int32_t kShort = 40;        // tokens of the other prompts
+constexpr std::int32_t kMaxPrompt = 600;  // tokens of the longest prompt
+constexpr std::int32_t kShort = 40;       // tokens of the other prompts
 
 // Pseudo-random tokens.
 std::vector<std::int32_t> some_tokens(std::int32_t count, std::uint32_t seed, std::int32_t vocab_size) {
@@ -92,7 +92,7 @@ TrialRequests::TrialRequests(const EngineLimits& limits, std::int32_t vocab_size
     return made;
   };
   // For a small model, longer than one step can take.
-  const std::int32_t longest = is_small ? std::min(limits.max_batched_tokens + 100, kMostPrompt) : 200;
+  const std::int32_t longest = is_small ? std::min(limits.max_batched_tokens + 100, kMaxPrompt) : 200;
   const std::vector<std::int32_t> common = some_tokens(prompt(kShort), 3, vocab_size);
   requests_.push_back(request(some_tokens(prompt(longest), 1, vocab_size), 0));
   requests_.push_back(request(common, 0.8f));
@@ -152,7 +152,7 @@ std::optional<std::string> TrialRequests::difference(const Answers& expected, co
 }
 
 std::int32_t TrialRequests::num_blocks(std::int32_t block_size) {
-  return (kMostPrompt + 7 * (kShort + 64)) / block_size + 8;
+  return (kMaxPrompt + 7 * (kShort + 64)) / block_size + 8;
 }
 
 }  // namespace mortise

@@ -19,7 +19,7 @@ extern char** environ;
 namespace mortise {
 namespace {
 
-constexpr std::size_t kMostWritten = 4096, kMostLine = 200;
+constexpr std::size_t kMaxWritten = 4096, kMaxLine = 200;
 
 [[noreturn]] void fail_to_start(const char* what, int error) {
   fail(ErrorCode::kUnavailable, "the parts cannot be tried: {} failed: {}", what, std::strerror(error));
@@ -106,7 +106,7 @@ void TrialProcess::read_output() {
     if (got == 0) output_.reset();
     if (got <= 0) return;
     written_.append(buffer, static_cast<std::size_t>(got));
-    if (written_.size() > kMostWritten) written_.erase(0, written_.size() - kMostWritten);
+    if (written_.size() > kMaxWritten) written_.erase(0, written_.size() - kMaxWritten);
   }
 }
 
@@ -122,7 +122,7 @@ std::string TrialProcess::last_line() const {
   for (char& c : last) {
     if (static_cast<unsigned char>(c) < ' ') c = ' ';
   }
-  return last.substr(0, kMostLine);
+  return last.substr(0, kMaxLine);
 }
 
 }  // namespace mortise

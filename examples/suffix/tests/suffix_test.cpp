@@ -72,7 +72,7 @@ void the_automaton_finds_what_a_naive_search_finds() {
     NaiveTexts naive;
     naive.texts.resize(static_cast<std::size_t>(1 + draw(3)));
     std::vector<SuffixAutomaton::State> ends(naive.texts.size(), SuffixAutomaton::kRoot);
-    const int alphabet = 2 + draw(4);  // small: everything repeats. kMostCounted suffixes are more than there are.
+    const int alphabet = 2 + draw(4);  // small: everything repeats. kMaxCounted suffixes are more than there are.
     for (int step = 0; step < 60; ++step) {
       const auto at = static_cast<std::size_t>(draw(naive.texts.size()));
       Tokens& text = naive.texts[at];

@@ -17,7 +17,7 @@ namespace mortise::cuda {
 namespace {
 
 constexpr const char* kWhere = kPrepareWeight;
-constexpr std::int64_t kMostThreads = 8;      // threads that unpack a checkpoint's rows; with more, memory is the limit
+constexpr std::int64_t kMaxThreads = 8;       // threads that unpack a checkpoint's rows; with more, memory is the limit
 constexpr std::int64_t kRowsOfThread = 64;    // checkpoints that pack eight rows in a word are then read in cache lines
 constexpr std::uint8_t kSymmetricZero = 128;  // for 8 bits
 static_assert(kMaxIntGroup == kMaxQuantizedGroup);
@@ -106,7 +106,7 @@ void read_rows(const mortise_quantized_matrix& part, std::int64_t first, std::in
   const std::int64_t count = end - begin;
   const std::int64_t threads = std::clamp<std::int64_t>(
       std::min<std::int64_t>(static_cast<std::int64_t>(std::thread::hardware_concurrency()), count / kRowsOfThread), 1,
-      kMostThreads);
+      kMaxThreads);
   const std::int64_t each = ((count + threads - 1) / threads + kRowsOfThread - 1) / kRowsOfThread * kRowsOfThread;
   const auto read = [&](std::int64_t from) {
     const std::int64_t until = std::min(count, from + each);

@@ -102,11 +102,11 @@ void multiply_fp8(mortise_device& device, const Matrix& x, const mortise_weight&
   args.n = columns.end - columns.begin;
   if (args.m == 0 || args.n == 0) return;
   align_rows(device, args, on);
-  const bool streams = args.m > kFewFp8Rows && args.m <= kMostFp8StreamRows;
-  const auto launch = uses_mma(device)                ? launch_linear_fp8_mma
-                      : streams                       ? launch_linear_fp8_stream
-                      : args.m <= kMostFp8WidenedRows ? launch_linear_fp8_widened
-                                                      : launch_linear_fp8_wide;
+  const bool streams = args.m > kFewFp8Rows && args.m <= kMaxFp8StreamRows;
+  const auto launch = uses_mma(device)               ? launch_linear_fp8_mma
+                      : streams                      ? launch_linear_fp8_stream
+                      : args.m <= kMaxFp8WidenedRows ? launch_linear_fp8_widened
+                                                     : launch_linear_fp8_wide;
   check_cuda(launch(args, on), kWhere);
 }
 

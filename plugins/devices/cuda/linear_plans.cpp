@@ -26,7 +26,7 @@ bool better_streamed(const LinearArgs& args) {
 
 // Limits for products that need not wait until cuBLASLt is loaded: more rows than the engine captures, and weights
 // small enough for a trial to make its own, since the given weights may be freed before the algorithm is chosen.
-constexpr std::int64_t kMostCapturedRows = 512, kMostEarlyWeights = std::int64_t{128} << 20;
+constexpr std::int64_t kMaxCapturedRows = 512, kMaxEarlyWeights = std::int64_t{128} << 20;
 
 // Whether addresses, strides and sizes meet the requirements of cuBLASLt's algorithm 66.
 bool aligned_for_lt(const LinearArgs& args) {
@@ -145,7 +145,7 @@ void LinearPlans::run(const LinearArgs& args, const Bias& bias, cudaStream_t str
 // than running that batch on linear_mma. Not for fewer rows: their steps are captured as graphs together with the
 // algorithm that they use.
 bool LinearPlans::comes_too_early(const LinearArgs& args, bool bias, cudaStream_t stream) {
-  if (args.m <= kMostCapturedRows || lt_->loading->is_done() || args.n * args.k > kMostEarlyWeights) return false;
+  if (args.m <= kMaxCapturedRows || lt_->loading->is_done() || args.n * args.k > kMaxEarlyWeights) return false;
   if (capturing(stream)) return false;
   early_.push_back({args, bias});
   return true;

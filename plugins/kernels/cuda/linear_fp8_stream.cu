@@ -25,9 +25,9 @@ constexpr int kWarps = 16;                   // that multiply, at most
 constexpr int kThreads = (kWarps + 2) * 32;  // one more warp loads x, another loads weights
 constexpr int kTileRows = 16;                // rows of the a operand
 constexpr int kPieceChunks = 2, kDepth = kPieceChunks * kFp8Chunk;
-constexpr int kMostPlaces = 32;                                      // in the ring of weights
-constexpr int kRowsPlaces = 6;                                       // in the ring of x
-constexpr int kFree = kMostPlaces * 8, kRowsFree = kRowsPlaces * 8;  // from a "full" to its "free" barrier
+constexpr int kMaxPlaces = 32;                                      // in the ring of weights
+constexpr int kRowsPlaces = 6;                                      // in the ring of x
+constexpr int kFree = kMaxPlaces * 8, kRowsFree = kRowsPlaces * 8;  // from a "full" to its "free" barrier
 constexpr int kBarrierBytes = 2 * (kFree + kRowsFree);
 constexpr int kSharedBytes = 203 << 10;  // the rest is left for a block of the preceding or following kernel
 constexpr int kTogether = 4;             // instructions along K whose fragments are loaded together: half a chunk
@@ -274,7 +274,7 @@ cudaError_t launch(StreamArgs& all, int num_blocks, cudaStream_t stream) {
   const LinearFp8Args& args = all.linear;
   constexpr int kBeside = kRowsPlaces * kRowsBytes + kBarrierBytes;
   const int warps = best_warps(all.tiles, num_blocks), piece_bytes = warps * kPieceChunks * fp8_chunk_bytes(kGrouped);
-  all.split = {warps, (all.tiles + warps - 1) / warps, std::min((kSharedBytes - kBeside) / piece_bytes, kMostPlaces)};
+  all.split = {warps, (all.tiles + warps - 1) / warps, std::min((kSharedBytes - kBeside) / piece_bytes, kMaxPlaces)};
   const cudaError_t error = describe_fp8_rows(args.x, args.m, args.format.k, args.x_stride, kTileRows, all.rows);
   if (error != cudaSuccess) return error;
   const auto blocks = static_cast<unsigned>(std::min(all.split.groups, num_blocks));

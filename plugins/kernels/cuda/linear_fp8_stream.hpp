@@ -1,7 +1,7 @@
 // plugins/kernels/cuda/linear_fp8_stream.hpp: a product with E4M3 weights for up to 16 rows, on mma.sync: loads weights
 // while the preceding kernel still runs.
 //   y[m,n] = round(sum_g d[m,n,g] * scale[n,g] (+ bias[n]))       docs/numerics.md, "Linear with FP8 weights"
-// Shapes: LinearFp8Args, m up to kMostFp8StreamRows, any k.
+// Shapes: LinearFp8Args, m up to kMaxFp8StreamRows, any k.
 // Order: d from 0, steps of sixteen k; groups ascending, fma with the scale, by one thread for each element of y.
 // Cost: memory bound; every block reads all of x from the L2, once for each of its tile groups.
 // REQUIRES: x is 16-byte aligned and its stride a multiple of 8. No kernel that may still run writes w, scales or bias,
@@ -18,7 +18,7 @@
 
 namespace mortise::cuda {
 
-constexpr std::int64_t kMostFp8StreamRows = 16;
+constexpr std::int64_t kMaxFp8StreamRows = 16;
 
 cudaError_t launch_linear_fp8_stream(const LinearFp8Args& args, cudaStream_t stream);
 

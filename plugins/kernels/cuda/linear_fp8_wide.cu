@@ -20,7 +20,7 @@ namespace {
 
 constexpr int kWarpgroup = 128, kWarpgroupColumns = 64, kWarpgroupPanels = kWarpgroupColumns / kFp8Panel;
 constexpr int kSharedBytes = 200 << 10;
-constexpr int kMostPlaces = 16;
+constexpr int kMaxPlaces = 16;
 constexpr int kCluster = 2;  // blocks
 constexpr std::int64_t kRowsOfLargeTiles = 2048;
 
@@ -35,7 +35,7 @@ struct Shape {
   static constexpr int kChunkBytes = fp8_chunk_bytes(kGrouped);
   // Rows of x begin at multiples of 1024 bytes, as the swizzle of TMA requires.
   static constexpr int kPlaceBytes = (kRowBytes + kPanels * kChunkBytes + 1023) / 1024 * 1024;
-  static constexpr int kPlaces = kSharedBytes / kPlaceBytes < kMostPlaces ? kSharedBytes / kPlaceBytes : kMostPlaces;
+  static constexpr int kPlaces = kSharedBytes / kPlaceBytes < kMaxPlaces ? kSharedBytes / kPlaceBytes : kMaxPlaces;
   static_assert(kPlaces >= 2 && kPanels * kFp8Panel <= kFp8Columns);
   static constexpr int kBarriers = kPlaces * kPlaceBytes;  // "full" barriers, then "free" barriers
   static constexpr int kBytes = kBarriers + 2 * 8 * kPlaces;

@@ -25,8 +25,8 @@ namespace {
 constexpr int kWarpgroups = 2, kWarpgroupPanels = 64 / kFp8Panel;
 constexpr int kMultipliers = 4 * kWarpgroups, kWideners = 16;  // warps
 constexpr int kThreads = (kMultipliers + kWideners + 1) * 32;
-constexpr int kMostPanels = kWarpgroups * kWarpgroupPanels;  // of a tile
-constexpr int kTileRows = 8;                                 // rows of x
+constexpr int kMaxPanels = kWarpgroups * kWarpgroupPanels;  // of a tile
+constexpr int kTileRows = 8;                                // rows of x
 constexpr int kSharedBytes = 203 << 10;  // the rest is left for a block of the preceding or following kernel
 constexpr int kAhead = 4;                // panels that a widener has on their way
 constexpr int kPanelBytes = kFp8Panel * kFp8Swizzled * 2;  // half a chunk of a panel, widened
@@ -57,7 +57,7 @@ constexpr int half_bytes(int row_tiles) {
 }
 constexpr WidenedBytes place_bytes(bool grouped, int panels, int row_tiles) {
   // A warpgroup reads the scales of all its columns.
-  return {2 * panels * kPanelBytes, 2 * half_bytes(row_tiles), grouped ? kMostPanels * kFp8ScaleBytes : 0};
+  return {2 * panels * kPanelBytes, 2 * half_bytes(row_tiles), grouped ? kMaxPanels * kFp8ScaleBytes : 0};
 }
 
 // A chunk of a panel, as it is in memory.
@@ -330,9 +330,9 @@ cudaError_t launch_linear_fp8_widened(const LinearFp8Args& args, cudaStream_t st
   all.panels = static_cast<std::int32_t>((args.n + kFp8Panel - 1) / kFp8Panel);
   all.panel_bytes = layout.panel_bytes;
   all.scales = reinterpret_cast<const float*>(args.w + layout.scales);
-  const int panels = best_widened_panels(all.panels, most, kMostPanels, 4);
+  const int panels = best_widened_panels(all.panels, most, kMaxPanels, 4);
   const int bytes = place_bytes(args.format.grouped, panels, row_tiles).all();
-  const int places = std::min((kSharedBytes - kWidenedBarrierBytes) / bytes, kMostWidenedPlaces);
+  const int places = std::min((kSharedBytes - kWidenedBarrierBytes) / bytes, kMaxWidenedPlaces);
   all.split = {panels, (all.panels + panels - 1) / panels, places};
   const cudaError_t error =
       describe_fp8_rows(args.x, args.m, args.format.k, args.x_stride, row_tiles * kTileRows, all.rows);
@@ -345,8 +345,8 @@ cudaError_t launch_linear_fp8_widened(const LinearFp8Args& args, cudaStream_t st
 cudaError_t prepare_fp8_widened_kernels() {
   // Products read whole warpgroups of columns: up to (kWarpgroupPanels - 1) panels past the last weights. Even with the
   // largest tiles the area of x, which follows the weights, is longer than that.
-  constexpr int kFewest = (kSharedBytes - kWidenedBarrierBytes) / place_bytes(/*grouped=*/true, kMostPanels, 4).all();
-  static_assert(kFewest >= 4 && kFewest * 2 * half_bytes(1) >= (kWarpgroupPanels - 1) * kPanelBytes);
+  constexpr int kMin = (kSharedBytes - kWidenedBarrierBytes) / place_bytes(/*grouped=*/true, kMaxPanels, 4).all();
+  static_assert(kMin >= 4 && kMin * 2 * half_bytes(1) >= (kWarpgroupPanels - 1) * kPanelBytes);
   for (const bool grouped : {false, true}) {
     for (const int row_tiles : {1, 2, 4}) {
       const cudaError_t error = cudaFuncSetAttribute(kernel_of(grouped, row_tiles),

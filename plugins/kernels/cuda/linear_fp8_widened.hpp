@@ -1,7 +1,7 @@
 // plugins/kernels/cuda/linear_fp8_widened.hpp: a product with E4M3 weights for up to 32 rows: loads and widens weights
 // while the preceding kernel still runs.
 //   y[m,n] = round(sum_g d[m,n,g] * scale[n,g] (+ bias[n]))       docs/numerics.md, "Linear with FP8 weights"
-// Shapes: LinearFp8Args, m up to kMostFp8WidenedRows, any k.
+// Shapes: LinearFp8Args, m up to kMaxFp8WidenedRows, any k.
 // Order: d from 0, steps of sixteen k; groups ascending, fma with the scale, by one thread for each element of y.
 // Cost: memory bound, or as long as the chain of k / 16 dependent instructions; every block reads all of x from the L2,
 // once for each of its tiles.
@@ -19,7 +19,7 @@
 
 namespace mortise::cuda {
 
-constexpr std::int64_t kMostFp8WidenedRows = 32;
+constexpr std::int64_t kMaxFp8WidenedRows = 32;
 
 cudaError_t launch_linear_fp8_widened(const LinearFp8Args& args, cudaStream_t stream);
 

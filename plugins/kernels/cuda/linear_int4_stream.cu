@@ -25,14 +25,14 @@
 namespace mortise::cuda {
 namespace {
 
-constexpr int kMostTeams = 3;
+constexpr int kMaxTeams = 3;
 constexpr int kMultipliers = 16;  // warps of all teams; then an adder and a feeder for each team
-constexpr int kFirstFeeder = kMultipliers + kMostTeams;
-constexpr int kThreads = (kFirstFeeder + kMostTeams) * 32;
-constexpr std::int64_t kMostRows = 4;  // with more, linear_int4_widened is as fast (H100, products of an 8B model)
+constexpr int kFirstFeeder = kMultipliers + kMaxTeams;
+constexpr int kThreads = (kFirstFeeder + kMaxTeams) * 32;
+constexpr std::int64_t kMaxRows = 4;  // with more, linear_int4_widened is as fast (H100, products of an 8B model)
 constexpr int kPieceChunks = 4, kPieceColumns = kPieceChunks * kIntChunk;
 // Of all teams. A team has at least as many as multipliers; see Position.
-constexpr int kFewestPlaces = kMultipliers, kMostPlaces = 48;
+constexpr int kMinPlaces = kMultipliers, kMaxPlaces = 48;
 constexpr int kPlaceBarriers = 3;
 constexpr int kZeroBytes = 16;           // stands for the columns of b that a group does not have
 constexpr int kSharedBytes = 203 << 10;  // leaves room for a block of the preceding or following kernel
@@ -61,7 +61,7 @@ struct Shape {
   static constexpr int kPitch = kElements + 4;                    // of a group, so that stores go to all banks
   static constexpr int kSlotBytes = kGroups * kPitch * 4;         // terms of a piece; each multiplier has a slot
   static constexpr int kRowsAndScale = 16 + 4 * kMultipliers;     // the row's scale, the largest magnitudes
-  static constexpr int kBarriers = 1 + kPlaceBarriers * kMostPlaces + 2 * kMultipliers;
+  static constexpr int kBarriers = 1 + kPlaceBarriers * kMaxPlaces + 2 * kMultipliers;
 };
 
 __host__ __device__ constexpr int row_pitch(int pieces) {
@@ -93,7 +93,7 @@ struct Layout {
   __device__ __forceinline__ std::uint32_t piece_left(int place) const { return piece_came(place, 0) + 16; }
   __device__ __forceinline__ std::uint32_t slot(int multiplier) const { return slots + multiplier * Its::kSlotBytes; }
   __device__ __forceinline__ std::uint32_t slot_filled(int multiplier) const {
-    return rows_came + 8 + (kMostPlaces * kPlaceBarriers + multiplier * 2) * 8;
+    return rows_came + 8 + (kMaxPlaces * kPlaceBarriers + multiplier * 2) * 8;
   }
   __device__ __forceinline__ std::uint32_t slot_left(int multiplier) const { return slot_filled(multiplier) + 8; }
 };
@@ -425,17 +425,17 @@ Choice choice_of(const LinearIntArgs& args, const IntLayout& layout) {
 }
 
 std::int64_t places_in(const Choice& chosen) {
-  return std::min<std::int64_t>((kSharedBytes - chosen.beside_ring) / chosen.piece_bytes, kMostPlaces);
+  return std::min<std::int64_t>((kSharedBytes - chosen.beside_ring) / chosen.piece_bytes, kMaxPlaces);
 }
 
 }  // namespace
 
 bool streams_int4(const LinearIntArgs& args) {
   const IntLayout layout(args.format);
-  constexpr std::int64_t kMostK = kSharedBytes;
-  if (args.format.bits != 4 || args.m > kMostRows || args.format.k > kMostK) return false;
+  constexpr std::int64_t kMaxK = kSharedBytes;
+  if (args.format.bits != 4 || args.m > kMaxRows || args.format.k > kMaxK) return false;
   if (layout.whole || args.format.group_size != layout.column_group || layout.column_group < 64) return false;
-  return places_in(choice_of(args, layout)) >= kFewestPlaces;
+  return places_in(choice_of(args, layout)) >= kMinPlaces;
 }
 
 std::uint64_t stream_int4_workspace_bytes(const LinearIntArgs& args) {
@@ -458,11 +458,11 @@ cudaError_t launch_linear_int4_stream(const LinearIntArgs& args, void* workspace
   all.chunks = static_cast<std::int32_t>(layout.chunks);
   all.pieces = (all.chunks + kPieceChunks - 1) / kPieceChunks;
   const auto of_a_block = static_cast<std::int32_t>((tiles + blocks - 1) / blocks);
-  all.teams = of_a_block == 4 ? 2 : std::min(of_a_block, kMostTeams);
+  all.teams = of_a_block == 4 ? 2 : std::min(of_a_block, kMaxTeams);
   all.team = kMultipliers / all.teams;
   // No more places than a block has pieces: the rest of the memory is left to other kernels.
   const std::int64_t places = std::min<std::int64_t>(places_in(chosen), std::int64_t{of_a_block} * all.pieces);
-  all.places = static_cast<std::int32_t>(std::max<std::int64_t>(places, kFewestPlaces)) / all.teams;
+  all.places = static_cast<std::int32_t>(std::max<std::int64_t>(places, kMinPlaces)) / all.teams;
   all.early = std::max(static_cast<std::int32_t>(kEarlyBytes / chosen.piece_bytes) / all.teams, 1);
   all.panel_bytes = layout.panel_bytes;
   return launch_overlapped(chosen.kernel, dim3(static_cast<unsigned>(blocks)), kThreads,
@@ -472,7 +472,7 @@ cudaError_t launch_linear_int4_stream(const LinearIntArgs& args, void* workspace
 
 cudaError_t prepare_int4_stream_kernels() {
   for (const std::int32_t group : {64, 128}) {
-    for (const std::int64_t m : {std::int64_t{1}, std::int64_t{2}, kMostRows}) {
+    for (const std::int64_t m : {std::int64_t{1}, std::int64_t{2}, kMaxRows}) {
       LinearIntArgs args = {};
       args.format = {4, group, kIntPanel, 2 * group};
       args.m = m;

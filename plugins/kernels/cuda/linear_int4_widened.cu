@@ -19,10 +19,10 @@ namespace {
 constexpr int kWarpgroups = 2, kWarpgroupPanels = 64 / kIntPanel;
 constexpr int kMultipliers = 4 * kWarpgroups, kWideners = 16;  // warps
 constexpr int kThreads = (kMultipliers + kWideners + 1) * 32;
-constexpr int kMostPanels = kWarpgroups * kWarpgroupPanels;  // of a tile
-constexpr std::int64_t kTileRows = 8, kMostRows = 32;        // rows of x
-constexpr int kSharedBytes = 203 << 10;                      // as in linear_fp8_widened.cu
-constexpr int kPanelBytes = kIntPanel * kIntChunk;           // a chunk of a panel, widened
+constexpr int kMaxPanels = kWarpgroups * kWarpgroupPanels;  // of a tile
+constexpr std::int64_t kTileRows = 8, kMaxRows = 32;        // rows of x
+constexpr int kSharedBytes = 203 << 10;                     // as in linear_fp8_widened.cu
+constexpr int kPanelBytes = kIntPanel * kIntChunk;          // a chunk of a panel, widened
 
 // How a launch divides its work; computed on the host.
 struct Split {
@@ -42,8 +42,7 @@ struct WidenedArgs {
 
 constexpr WidenedBytes place_bytes(int sets, int panels, int row_tiles) {
   // A warpgroup reads the scales of all its columns.
-  return {panels * kPanelBytes, row_tiles * static_cast<int>(kTileRows) * kIntChunk,
-          sets * kMostPanels * kIntPanel * 4};
+  return {panels * kPanelBytes, row_tiles * static_cast<int>(kTileRows) * kIntChunk, sets * kMaxPanels * kIntPanel * 4};
 }
 
 // A chunk of a panel, as it is in memory. Lane i has the scale and zero point of column i % 16 of each set.
@@ -125,7 +124,7 @@ __device__ __forceinline__ void widen(const WidenedArgs& args, WidenedPlace plac
       if (lane < kIntPanel) {
 #pragma unroll
         for (int set = 0; set < kSets; ++set) {
-          const int column = (set * kMostPanels + here.panel) * kIntPanel + lane;
+          const int column = (set * kMaxPanels + here.panel) * kIntPanel + lane;
           store_scale(place.scales() + column * 4, narrow[i].scale[set]);
         }
       }
@@ -239,7 +238,7 @@ class Multiplier {
     for (int set = 0; set < kTogether; ++set) {
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        const int column = (kFirst + set) * kMostPanels * kIntPanel + column_ + 8 * i;
+        const int column = (kFirst + set) * kMaxPanels * kIntPanel + column_ + 8 * i;
         sums.scale[set][i] = load_scale(here_.scales + column * 4);
       }
     }
@@ -349,7 +348,7 @@ Kernel kernel_of(int sets, int row_tiles) {
 
 bool widens_int4(const LinearIntArgs& args) {
   const IntLayout layout(args.format);
-  return args.format.bits == 4 && args.m <= kMostRows && !layout.whole && args.format.group_size == layout.column_group;
+  return args.format.bits == 4 && args.m <= kMaxRows && !layout.whole && args.format.group_size == layout.column_group;
 }
 
 std::uint64_t widened_int4_workspace_bytes(const LinearIntArgs& args) {
@@ -373,9 +372,9 @@ cudaError_t launch_linear_int4_widened(const LinearIntArgs& args, void* workspac
   all.chunks = static_cast<std::int32_t>(layout.chunks);
   all.panels = static_cast<std::int32_t>((args.n + kIntPanel - 1) / kIntPanel);
   all.panel_bytes = static_cast<std::uint32_t>(layout.panel_bytes);
-  const int panels = best_widened_panels(all.panels, most, kMostPanels, 2);
+  const int panels = best_widened_panels(all.panels, most, kMaxPanels, 2);
   const int bytes = place_bytes(sets, panels, row_tiles).all();
-  const int places = std::min((kSharedBytes - kWidenedBarrierBytes) / bytes, kMostWidenedPlaces);
+  const int places = std::min((kSharedBytes - kWidenedBarrierBytes) / bytes, kMaxWidenedPlaces);
   all.split = {panels, (all.panels + panels - 1) / panels, places};
   const cudaError_t error = describe_pieces(CU_TENSOR_MAP_DATA_TYPE_UINT8, rows.q, args.m, rows.row_bytes,
                                             rows.row_bytes, row_tiles * static_cast<int>(kTileRows), kIntChunk, all.q);
@@ -387,9 +386,9 @@ cudaError_t launch_linear_int4_widened(const LinearIntArgs& args, void* workspac
 cudaError_t prepare_int4_widened_kernels() {
   // Products read whole warpgroups of columns: up to (kWarpgroupPanels - 1) panels past the last weights. Even with the
   // largest tiles the areas of x and scales, which follow the weights, are longer than that.
-  constexpr int kFewest = (kSharedBytes - kWidenedBarrierBytes) / place_bytes(4, kMostPanels, 4).all();
-  static_assert(kFewest >= 4 && kFewest * place_bytes(1, 1, 1).rows + kFewest * place_bytes(1, 1, 1).scales >=
-                                    (kWarpgroupPanels - 1) * kPanelBytes);
+  constexpr int kMin = (kSharedBytes - kWidenedBarrierBytes) / place_bytes(4, kMaxPanels, 4).all();
+  static_assert(kMin >= 4 && kMin * place_bytes(1, 1, 1).rows + kMin * place_bytes(1, 1, 1).scales >=
+                                 (kWarpgroupPanels - 1) * kPanelBytes);
   for (const int sets : {1, 2, 4}) {
     for (const int row_tiles : {1, 2, 4}) {
       const cudaError_t error =

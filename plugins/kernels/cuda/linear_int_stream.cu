@@ -20,12 +20,12 @@ namespace {
 // Multiplying warps of a block. Together with the waiting warp they may have 128 registers per thread. Fewer warps
 // would leave schedulers idle.
 constexpr int kWarps = 15, kThreads = (kWarps + 1) * 32;
-constexpr int kMostTiles = 2;                       // tiles of rows
-constexpr int kFewestPlaces = 2, kMostPlaces = 32;  // as in linear_stream.cu
-constexpr int kZeroBytes = 16;                      // stands for rows of b that x does not have
-constexpr int kSharedBytes = 203 << 10;             // leaves room for a block of the preceding or following kernel
-constexpr int kEarlyBytes = 48 << 10;     // bytes of weights in flight before the preceding kernels have ended
-constexpr int kMostTermBytes = 64 << 10;  // bytes of the teams' sums
+constexpr int kMaxTiles = 2;                    // tiles of rows
+constexpr int kMinPlaces = 2, kMaxPlaces = 32;  // as in linear_stream.cu
+constexpr int kZeroBytes = 16;                  // stands for rows of b that x does not have
+constexpr int kSharedBytes = 203 << 10;         // leaves room for a block of the preceding or following kernel
+constexpr int kEarlyBytes = 48 << 10;           // bytes of weights in flight before the preceding kernels have ended
+constexpr int kMaxTermBytes = 64 << 10;         // bytes of the teams' sums
 // If fewer warps are busy, linear_int_wide is faster (H100, shapes of an 8B model).
 constexpr int kFewestWarps = 4, kFewestWarpsOfTwoTiles = 6;
 // Named barriers: one for all multiplying warps, one for the first team (each further team has the next number).
@@ -61,7 +61,7 @@ __host__ __device__ constexpr std::int32_t bytes_of_terms(std::int32_t terms, st
   return terms * kIntPanel * static_cast<std::int32_t>(m) * 4;
 }
 constexpr int kLargest = (kWarps + 1) / 2 * 2;  // followed by barriers, at multiples of 8 bytes
-constexpr std::int32_t kBarrierBytes = 16 + kLargest * 4 + 8 + kWarps * kMostPlaces * 8;
+constexpr std::int32_t kBarrierBytes = 16 + kLargest * 4 + 8 + kWarps * kMaxPlaces * 8;
 
 // The pieces of a warp in the order of their use: every team-th piece of a tile, tile after tile. Used by one lane.
 // Invariant: tile_ and chunk_ name the next piece.
@@ -147,7 +147,7 @@ __global__ void __launch_bounds__(kThreads, 1) int_stream_kernel(const __grid_co
   auto* const largest = reinterpret_cast<std::uint32_t*>(row_scale + 4);
   const std::uint32_t at = shared_address(memory), rows_at = shared_address(rows);
   const std::uint32_t rows_came = shared_address(largest + kLargest), barriers = rows_came + 8;
-  const Place ring = {at + warp * ring_bytes, barriers + warp * kMostPlaces * 8, args.split.places, piece_bytes};
+  const Place ring = {at + warp * ring_bytes, barriers + warp * kMaxPlaces * 8, args.split.places, piece_bytes};
 
   if (warp < kWarps && lane < args.split.places) make_barrier(ring.barriers + lane * 8, 1);
   if (threadIdx.x == 0) {
@@ -299,8 +299,8 @@ Split split_in_teams(const LinearIntArgs& args, const IntLayout& layout, std::in
   for (std::int32_t team = 8;; team /= 2) {
     const auto terms = static_cast<std::int32_t>(team == 1 ? 0 : layout.whole ? team : layout.chunks * sets_of(layout));
     const std::int64_t term_bytes = teams * bytes_of_terms(terms, args.m), warps = teams * team;
-    const std::int64_t places = std::min<std::int64_t>((left - term_bytes) / (piece_bytes * warps), kMostPlaces);
-    const bool fits = warps <= kWarps && pieces >= team && term_bytes <= kMostTermBytes && places >= kFewestPlaces;
+    const std::int64_t places = std::min<std::int64_t>((left - term_bytes) / (piece_bytes * warps), kMaxPlaces);
+    const bool fits = warps <= kWarps && pieces >= team && term_bytes <= kMaxTermBytes && places >= kMinPlaces;
     if (!fits && team > 1) continue;
     return {static_cast<std::int32_t>(teams), team, static_cast<std::int32_t>(places),
             static_cast<std::int32_t>(std::max<std::int64_t>(kEarlyBytes / (piece_bytes * warps), 1)), terms};
@@ -316,7 +316,7 @@ Split split_of(const LinearIntArgs& args, int num_blocks) {
   while (true) {
     const std::int64_t teams = (of_a_block + rounds - 1) / rounds;
     const Split split = split_in_teams(args, layout, teams);
-    if (split.places >= kFewestPlaces || teams == 1) return split;
+    if (split.places >= kMinPlaces || teams == 1) return split;
     rounds = (of_a_block + teams - 2) / (teams - 1);
   }
 }
@@ -342,21 +342,21 @@ Kernel kernel_of_kind(Kind kind, std::int32_t column_group) {
                                      : kernel_of_column_group<Kind::kAny8, kTiles>(column_group);
 }
 Kernel kernel_of(Kind kind, std::int32_t column_group, std::int64_t m) {
-  return m <= kTileRows ? kernel_of_kind<1>(kind, column_group) : kernel_of_kind<kMostTiles>(kind, column_group);
+  return m <= kTileRows ? kernel_of_kind<1>(kind, column_group) : kernel_of_kind<kMaxTiles>(kind, column_group);
 }
 
 }  // namespace
 
 bool streams_int(const LinearIntArgs& args) {
   const IntLayout layout(args.format);
-  constexpr std::int64_t kMostK = kSharedBytes;
-  if (args.m > kMostTiles * kTileRows || args.format.k > kMostK) return false;
+  constexpr std::int64_t kMaxK = kSharedBytes;
+  if (args.m > kMaxTiles * kTileRows || args.format.k > kMaxK) return false;
   if (!layout.whole && args.format.group_size != layout.column_group) return false;
   if (kBarrierBytes + bytes_of_rows(args.m, static_cast<std::int32_t>(layout.chunks)) >= kSharedBytes) return false;
   int most = 0;
   if (num_multiprocessors(most) != cudaSuccess) return false;
   const Split split = split_of(args, most);
-  if (split.places < kFewestPlaces) return false;
+  if (split.places < kMinPlaces) return false;
   // A small product is fast anyway, and with one row this kernel also saves the kernel that makes q.
   const std::int64_t tiles = num_tiles(args);
   if (args.m == 1 || tiles <= most / 4) return true;
@@ -399,7 +399,7 @@ cudaError_t launch_linear_int_stream(const LinearIntArgs& args, void* workspace,
 cudaError_t prepare_int_stream_kernels() {
   for (const Kind kind : {Kind::kSymmetric8, Kind::kAny8, Kind::k4}) {
     for (const std::int32_t column_group : {0, 32, 64, 128}) {
-      for (const std::int64_t m : {kTileRows, kMostTiles * kTileRows}) {
+      for (const std::int64_t m : {kTileRows, kMaxTiles * kTileRows}) {
         const cudaError_t error = cudaFuncSetAttribute(kernel_of(kind, column_group, m),
                                                        cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
         if (error != cudaSuccess) return error;

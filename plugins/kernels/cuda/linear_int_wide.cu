@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kWarpgroup = 128, kWarpgroupColumns = 64, kWarpgroupPanels = kWarpgroupColumns / kIntPanel;
 constexpr int kSharedBytes = 200 << 10;
-constexpr int kMostPlaces = 16;
+constexpr int kMaxPlaces = 16;
 constexpr std::int64_t kRowsOfLargeTiles = 2048;
 
 // kSetsOfChunk: 0 means one group a row. Sums then stay integers to the end, which leaves registers for 256 rows.
@@ -32,7 +32,7 @@ struct Shape {
   static constexpr int kChunkBytes = int_chunk_bytes(kBits, kSetsOfChunk);
   // Rows of q begin at multiples of 1024 bytes, as the swizzle of TMA requires.
   static constexpr int kPlaceBytes = (kRowBytes + kPanels * kChunkBytes + 1023) / 1024 * 1024;
-  static constexpr int kPlaces = kSharedBytes / kPlaceBytes < kMostPlaces ? kSharedBytes / kPlaceBytes : kMostPlaces;
+  static constexpr int kPlaces = kSharedBytes / kPlaceBytes < kMaxPlaces ? kSharedBytes / kPlaceBytes : kMaxPlaces;
   static_assert(kIntRowsPadded % kTileRows == 0);
   static constexpr int kBarriers = kPlaces * kPlaceBytes;  // "full" barriers, then "free" barriers
   static constexpr int kBytes = kBarriers + 2 * 8 * kPlaces;

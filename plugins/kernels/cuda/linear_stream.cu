@@ -17,7 +17,7 @@ namespace {
 using namespace stream;
 
 constexpr int kWarps = 8, kThreads = (kWarps + 1) * 32;  // one more warp loads x
-constexpr int kMostRows = 8;
+constexpr int kMaxRows = 8;
 constexpr int kDepth = 256;  // elements along K in a piece
 constexpr int kSwizzledBytes = kColumns * kSwizzled * 2;
 constexpr int kPieceBytes = kColumns * kDepth * 2;
@@ -25,7 +25,7 @@ constexpr int kGroup = 4;  // instructions whose fragments are loaded together
 constexpr int kGroups = kDepth / kStep / kGroup;
 // Places in a warp's ring. With fewer than two, nothing would be in flight while a piece is multiplied. At most 32,
 // because each lane initialises one barrier.
-constexpr int kFewestPlaces = 2, kMostPlaces = 32;
+constexpr int kMinPlaces = 2, kMaxPlaces = 32;
 constexpr int kZeroBytes = 16;  // stands for rows of b that x does not have
 // Pieces that a block has in flight before the preceding kernels have ended: enough to keep memory busy. With the whole
 // ring in flight a norm takes 7 us instead of 4, because its loads queue behind the pieces.
@@ -53,7 +53,7 @@ __host__ __device__ constexpr std::int32_t bytes_of_x(std::int64_t m, std::int64
   return static_cast<std::int32_t>(m) * x_pitch(k) + kZeroBytes;
 }
 __host__ __device__ constexpr std::int32_t bytes_beside_rings(std::int64_t m, std::int64_t k) {
-  return bytes_of_x(m, k) + 8 + kWarps * kMostPlaces * 8;
+  return bytes_of_x(m, k) + 8 + kWarps * kMaxPlaces * 8;
 }
 
 // The pieces of a warp's tiles in the order of their use. Used by one lane. Invariant: tile_ and depth_ name the next
@@ -116,7 +116,7 @@ __global__ void __launch_bounds__(kThreads, 1) stream_kernel(const __grid_consta
   const std::uint32_t at = shared_address(memory);
   const std::uint32_t x_at = at + args.split.warps * args.split.places * kPieceBytes;
   const std::uint32_t x_barrier = x_at + bytes_of_x(m, k), barriers = x_barrier + 8;
-  const Place ring = {at + warp * args.split.places * kPieceBytes, barriers + warp * kMostPlaces * 8, args.split.places,
+  const Place ring = {at + warp * args.split.places * kPieceBytes, barriers + warp * kMaxPlaces * 8, args.split.places,
                       kPieceBytes};
 
   if (warp < kWarps && lane < args.split.places) make_barrier(ring.barriers + lane * 8, 1);
@@ -202,17 +202,17 @@ Split split_of(const LinearArgs& args, int num_blocks) {
   do {
     const std::int64_t warps = (of_a_block + rounds - 1) / rounds;
     split = {static_cast<std::int32_t>(warps),
-             static_cast<std::int32_t>(std::min<std::int64_t>(pieces / warps, kMostPlaces)),
+             static_cast<std::int32_t>(std::min<std::int64_t>(pieces / warps, kMaxPlaces)),
              std::max(kEarlyPieces / static_cast<std::int32_t>(warps), 1)};
     rounds = warps == 1 ? rounds : (of_a_block + warps - 2) / (warps - 1);
-  } while (split.places < kFewestPlaces && split.warps > 1);
+  } while (split.places < kMinPlaces && split.warps > 1);
   return split;
 }
 
 // Whether x fits into shared memory beside rings of at least two places.
 bool holds_x(const LinearArgs& args, int num_blocks) {
-  constexpr std::int64_t kMostK = kSharedBytes / 2;
-  return args.m <= kMostRows && args.k <= kMostK && split_of(args, num_blocks).places >= kFewestPlaces;
+  constexpr std::int64_t kMaxK = kSharedBytes / 2;
+  return args.m <= kMaxRows && args.k <= kMaxK && split_of(args, num_blocks).places >= kMinPlaces;
 }
 
 }  // namespace
@@ -221,7 +221,7 @@ bool streams(const LinearArgs& args) {
   const auto addresses = reinterpret_cast<std::uintptr_t>(args.x) | reinterpret_cast<std::uintptr_t>(args.w);
   const bool aligned = addresses % 16 == 0 && args.x_stride % 8 == 0 && args.w_stride % 8 == 0;
   int most = 0;
-  return aligned && args.m <= kMostStreamedRows && args.k > 0 && args.k % kSwizzled == 0 &&
+  return aligned && args.m <= kMaxStreamedRows && args.k > 0 && args.k % kSwizzled == 0 &&
          num_multiprocessors(most) == cudaSuccess;
 }
 

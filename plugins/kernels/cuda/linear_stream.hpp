@@ -4,7 +4,7 @@
 //   y[m,n] = sum_k x[m,k] w[n,k] (+ bias[n])
 //   x bf16 [m, k], rows x_stride apart; w bf16 [n, k], rows w_stride apart; bias f32 [n] or null
 //   y bf16 or f32 [m, n], rows y_stride apart
-// Shapes: m <= kMostStreamedRows, k a multiple of 64, any n; x, w and their rows at multiples of 16 bytes.
+// Shapes: m <= kMaxStreamedRows, k a multiple of 64, any n; x, w and their rows at multiples of 16 bytes.
 // Order: as linear_mma.hpp.
 // Cost: reads n * k * 2 bytes of weights once, on an H200 at the bandwidth of a copy.
 // REQUIRES: no kernel that may still run writes w or bias, because they are read before the preceding kernels have
@@ -21,7 +21,7 @@
 
 namespace mortise::cuda {
 
-constexpr std::int64_t kMostStreamedRows = 32;
+constexpr std::int64_t kMaxStreamedRows = 32;
 
 // Whether these kernels take the product: few enough rows, k a multiple of 64, and x, w and their rows at multiples of
 // 16 bytes.

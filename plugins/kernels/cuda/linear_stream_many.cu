@@ -18,10 +18,10 @@ using namespace stream;
 constexpr int kWarps = 8;                    // that multiply, at most
 constexpr int kThreads = (kWarps + 2) * 32;  // one more warp loads x, another loads weights
 constexpr int kDepth = 256;                  // elements along K in a piece
-constexpr int kMostPlaces = 32;              // in the ring of weights
+constexpr int kMaxPlaces = 32;               // in the ring of weights
 constexpr int kRowsPlaces = 3;               // in the ring of x
 // From a place's "full" barrier to its "free" barrier.
-constexpr int kFree = kMostPlaces * 8, kRowsFree = kRowsPlaces * 8;
+constexpr int kFree = kMaxPlaces * 8, kRowsFree = kRowsPlaces * 8;
 constexpr int kBarrierBytes = 2 * (kFree + kRowsFree);
 constexpr int kTogether = 2;  // instructions along K whose fragments are loaded together: a step
 constexpr int kSteps = kDepth / kStep / kTogether, kStepsOfSwizzled = kSwizzled / kStep / kTogether;
@@ -199,7 +199,7 @@ cudaError_t launch(const LinearArgs& args, int num_blocks, cudaStream_t stream) 
   ManyArgs all = {{}, {}, args, {}};
   all.split.warps = warps;
   all.split.groups = static_cast<std::int32_t>((num_tiles(args) + warps - 1) / warps);
-  all.split.places = std::min((kSharedBytes - kBeside) / piece_bytes, kMostPlaces);
+  all.split.places = std::min((kSharedBytes - kBeside) / piece_bytes, kMaxPlaces);
   const cudaError_t weights = describe(args.w, args.n, args.k, args.w_stride, warps * kColumns, kDepth, all.weights);
   if (weights != cudaSuccess) return weights;
   const cudaError_t rows = describe(args.x, args.m, args.k, args.x_stride, 8 * kRowTiles, kDepth, all.rows);

@@ -20,7 +20,7 @@ struct Cut {
 };
 constexpr std::uint32_t kLastCode = 0xffffffffu, kLastId = 0x7fffffffu;
 
-constexpr int kMostListed = kNumBins / 2;  // the most tokens of a bin that find_cut compares with each other
+constexpr int kMaxListed = kNumBins / 2;  // the most tokens of a bin that find_cut compares with each other
 
 struct WeighedToken {
   unsigned long long place;  // code and id; ascends in the order of tokens
@@ -30,7 +30,7 @@ struct WeighedToken {
 struct SelectScratch {
   union {
     unsigned long long bins[kNumBins];
-    WeighedToken list[kMostListed];
+    WeighedToken list[kMaxListed];
   };
   unsigned long long warp_sums[32];
   unsigned long long before;
@@ -174,11 +174,11 @@ __device__ Cut find_cut(SelectScratch& s, float largest, NeedOf need_of, Items i
   items([&](std::uint32_t code, std::uint32_t id, auto weigh) {
     if (bin_below(largest, code) != bin) return;
     const int at = atomicAdd(&s.num_listed, 1);
-    if (at < kMostListed) s.list[at] = {static_cast<unsigned long long>(code) << 32 | id, weigh()};
+    if (at < kMaxListed) s.list[at] = {static_cast<unsigned long long>(code) << 32 | id, weigh()};
   });
   __syncthreads();
   const int count = s.num_listed;
-  if (count > kMostListed) return select_cut<kThreads, kUnitWeights>(s, need, items);
+  if (count > kMaxListed) return select_cut<kThreads, kUnitWeights>(s, need, items);
   for (int i = tid; i < count; i += kThreads) {
     const WeighedToken token = s.list[i];
     unsigned long long sum = before;

@@ -10,8 +10,8 @@
 
 namespace mortise::cuda {
 
-constexpr int kMostWidenedPlaces = 32;
-constexpr int kWidenedBarrierBytes = 2 * kMostWidenedPlaces * 8;
+constexpr int kMaxWidenedPlaces = 32;
+constexpr int kWidenedBarrierBytes = 2 * kMaxWidenedPlaces * 8;
 
 // What a place has, in bytes. Weights and rows are in pieces of 1024 bytes: 8 rows of 128 bytes, swizzled.
 struct WidenedBytes {
@@ -33,7 +33,7 @@ struct WidenedPlace {
     return memory + places * (bytes.weights + bytes.rows) + at * bytes.scales;
   }
   __device__ __forceinline__ std::uint32_t full() const { return memory + places * bytes.all() + at * 8; }
-  __device__ __forceinline__ std::uint32_t free() const { return full() + kMostWidenedPlaces * 8; }
+  __device__ __forceinline__ std::uint32_t free() const { return full() + kMaxWidenedPlaces * 8; }
   __device__ __forceinline__ void advance(int by = 1) {
     for (at += by; at >= places; at -= places) phase ^= 1;
   }

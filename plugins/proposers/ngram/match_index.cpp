@@ -5,7 +5,7 @@
 namespace mortise::ngram {
 namespace {
 
-constexpr std::size_t kFirstSlots = 16;  // of kLeastBytes
+constexpr std::size_t kFirstSlots = 16;  // of kMinBytes
 
 uint64_t mix(uint64_t hash, int32_t token) {
   // The finaliser of splitmix64: each token changes all bits, also the low bits that choose a slot.

@@ -33,10 +33,10 @@ class MatchIndex {
   int32_t draft(std::span<int32_t> out) const;
 
   int64_t num_tokens() const { return static_cast<int64_t>(tokens_.size()); }
-  // Returns the heap memory, at most bytes_per_token() for each token, plus kLeastBytes for each match length.
+  // Returns the heap memory, at most bytes_per_token() for each token, plus kMinBytes for each match length.
   uint64_t memory_bytes() const;
   static uint64_t bytes_per_token(const MatchOptions& options);
-  static constexpr uint64_t kLeastBytes = 64;
+  static constexpr uint64_t kMinBytes = 64;
 
  private:
   struct Table {

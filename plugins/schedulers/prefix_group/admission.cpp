@@ -7,14 +7,14 @@ namespace mortise::prefix_group {
 namespace {
 
 // Waiting for a prefix delays a request by a step or more, so the prefix must save at least this share of its work.
-constexpr int32_t kLeastSavedShare = 8;  // an eighth
+constexpr int32_t kMinSavedShare = 8;  // an eighth
 // A relative of the last group is preferred if the prefix that both share is at least this share of its tokens.
-constexpr int32_t kLeastRelatedShare = 4;  // a quarter
+constexpr int32_t kMinRelatedShare = 4;  // a quarter
 // The mix is corrected if the admitted share of prompt rows, or of decode rows, is below this fraction of their share
 // among waiting requests.
 constexpr double kMixTolerance = 0.8;
 // The most requests that are examined for one choice, so that a plan's cost does not grow with the queue.
-constexpr int32_t kMostLookedAt = 64;
+constexpr int32_t kMaxLookedAt = 64;
 constexpr uint64_t kNoPlan = UINT64_MAX;  // differs from the serial of every plan
 
 }  // namespace
@@ -82,7 +82,7 @@ Turn* Admission::open_turn(Request& leader) {
 
 void Admission::add_members(PriorityClass& of, Turn& turn) {
   int32_t num_looked_at = 0;
-  const int32_t most = std::min(kMostLookedAt + seq_budget_, 2 * seq_budget_);
+  const int32_t most = std::min(kMaxLookedAt + seq_budget_, 2 * seq_budget_);
   turn.tree->visit_waiting(turn.node, [&](Ticket ticket) {
     if (is_full()) return false;
     Request& member = *of.waiting.at(ticket);
@@ -149,7 +149,7 @@ bool Admission::may_start(Request& request) {
   if (request.follows == Follows::kNoLonger) return true;
   const RequestTree::Shared shared = to_come(request, serial_);
   const int32_t saved = shared.num_tokens - cached;
-  if (saved < std::max(view_.block_size, (request.num_tokens - cached) / kLeastSavedShare)) return true;
+  if (saved < std::max(view_.block_size, (request.num_tokens - cached) / kMinSavedShare)) return true;
   request.follows = Follows::kHeldBack;
   request.promised = shared.num_tokens;
   request.leader = shared.id;
@@ -194,10 +194,10 @@ Request* Admission::relative_of_last(PriorityClass& of) {
     int32_t num_looked_at = 0;
     tree.visit_waiting(node, [&](Ticket ticket) {
       Request& request = *of.waiting.at(ticket);
-      if (request.planned == serial_) return ++num_looked_at < kMostLookedAt;
-      const bool related = hinted(node) || tree.blocks_to(node) * kLeastRelatedShare >= request.num_tokens;
+      if (request.planned == serial_) return ++num_looked_at < kMaxLookedAt;
+      const bool related = hinted(node) || tree.blocks_to(node) * kMinRelatedShare >= request.num_tokens;
       if (related && of.turn_of(request) == nullptr && may_start(request)) found = &request;
-      return found == nullptr && ++num_looked_at < kMostLookedAt;
+      return found == nullptr && ++num_looked_at < kMaxLookedAt;
     });
   }
   has_no_relative_ = found == nullptr;
@@ -225,7 +225,7 @@ Request* Admission::counterweight(PriorityClass& of, const Request& first) {
     return serves ? request : nullptr;
   };
   const auto search = [&](auto begin, auto end) -> Request* {
-    for (; begin != end && ++num_looked_at < kMostLookedAt; ++begin) {
+    for (; begin != end && ++num_looked_at < kMaxLookedAt; ++begin) {
       if (Request* request = take(*begin)) return request;
     }
     has_no_counterweight_ = true;
@@ -240,7 +240,7 @@ Request* Admission::next_outside_of_turns(PriorityClass& of) {
   int32_t num_looked_at = 0;
   for (const auto& [ticket, request] : of.waiting) {
     if (request->planned == serial_ || !is_visible(*request)) continue;
-    if (++num_looked_at > kMostLookedAt) return nullptr;
+    if (++num_looked_at > kMaxLookedAt) return nullptr;
     if (of.turn_of(*request) == nullptr && may_start(*request)) return request;
   }
   return nullptr;

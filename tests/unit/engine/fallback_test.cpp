@@ -74,7 +74,7 @@ TEST_F(FallbackTest, FromASchedulerWhosePlansCannotBeUsed) {
   };
   meanwhile = [&] { swap_in(next, PartKind::kScheduler); };
   run_and_expect_the_same_tokens();
-  EXPECT_EQ(num_plans, static_cast<int>(Planner::kMostBreaches));
+  EXPECT_EQ(num_plans, static_cast<int>(Planner::kMaxBreaches));
   EXPECT_THAT(why, HasSubstr("10 plans could not be used, the last one because of: "));
   EXPECT_THAT(why, HasSubstr("seqs[0] = 1000 is out of range"));
 }

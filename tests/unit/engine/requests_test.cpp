@@ -96,7 +96,7 @@ TEST_F(Requests, OfAHundredThousandAgainstABoundOfAThousandEachEndsOrIsToldWhenT
     } catch (const OverloadedError& error) {
       EXPECT_EQ(error.code(), ErrorCode::kOverloaded);
       EXPECT_GE(error.retry_after_s(), 1);
-      EXPECT_LE(error.retry_after_s(), StartRate::kMostSeconds);
+      EXPECT_LE(error.retry_after_s(), StartRate::kMaxSeconds);
       ++num_refused;
     }
   };
@@ -259,7 +259,7 @@ TEST(StartRate, TellsWhenHalfOfWhatWaitsWillHaveStarted) {
   for (int ms = 0; ms < 20'000; ms += 100) rate.add(5, at(ms));  // 50 a second
   EXPECT_NEAR(rate.seconds_until_half(1000, at(20'000)), 10, 1);
   EXPECT_EQ(rate.seconds_until_half(1, at(20'000)), 1);
-  EXPECT_EQ(rate.seconds_until_half(1'000'000, at(20'000)), StartRate::kMostSeconds);
+  EXPECT_EQ(rate.seconds_until_half(1'000'000, at(20'000)), StartRate::kMaxSeconds);
   for (int ms = 30'000; ms < 40'000; ms += 100) rate.add(50, at(ms));  // ten times as fast
   EXPECT_NEAR(rate.seconds_until_half(10'000, at(40'000)), 10, 1);
   // Nothing starts any more: the estimate grows.

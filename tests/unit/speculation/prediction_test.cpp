@@ -83,7 +83,7 @@ TEST(Prediction, AWrongOneCostsAFewRows) {
 
 TEST(Prediction, AShortWrongOneCostsFewer) {
   const Figures wrong = run(random_ids(10, 1), random_ids(10, 2));
-  EXPECT_EQ(wrong.failed, static_cast<std::int32_t>(Prediction::kLeast));
+  EXPECT_EQ(wrong.failed, static_cast<std::int32_t>(Prediction::kMin));
 }
 
 // Of few different tokens, so that places are found all the time, and all of them wrong.

@@ -280,10 +280,10 @@ struct TileProducts {
 };
 
 // With fewer rows memory is the limit. The vector form needs no copies of V and reads faster.
-constexpr std::int32_t kFewestRows = 3;
+constexpr std::int32_t kMinRows = 3;
 
 bool on_tiles(const SpanUnit& unit) {
-  return unit.num_rows * unit.num_heads >= kFewestRows && unit.scale > 0.0f;  // scale > 0: join_maxima relies on it
+  return unit.num_rows * unit.num_heads >= kMinRows && unit.scale > 0.0f;  // scale > 0: join_maxima relies on it
 }
 
 template <class E>

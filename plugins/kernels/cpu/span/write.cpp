@@ -129,9 +129,9 @@ struct Words<16> {
     return __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
   }
 };
-constexpr int kMostTokens = 16;  // fills whole cache lines of a key group
+constexpr int kMaxTokens = 16;  // fills whole cache lines of a key group
 #else
-constexpr int kMostTokens = 4;
+constexpr int kMaxTokens = 4;
 #endif
 
 // A transposition: the n words (pairs of elements) of a token become a column of the key group, for n tokens
@@ -199,9 +199,9 @@ void write_head(const KvWrite& write, std::size_t head, const Bf16* k, const Bf1
     const auto at_once = [&](std::int32_t n) {
       return are_neighbours(write, r, n) && all_finite(value, write.v_row_stride, n, head_dim);
     };
-    if (kMostTokens > 4 && at_once(kMostTokens)) {
-      write_neighbours<kMostTokens>(write, key, value, slot);
-      r += kMostTokens;
+    if (kMaxTokens > 4 && at_once(kMaxTokens)) {
+      write_neighbours<kMaxTokens>(write, key, value, slot);
+      r += kMaxTokens;
     } else if (at_once(4)) {
       write_neighbours<4>(write, key, value, slot);
       r += 4;
@@ -236,8 +236,8 @@ MORTISE_INLINE void narrow(Fp8* q, F32x16 steps) {
 // Quantises a head to int8 or E4M3 and pads it to a multiple of sixteen. Returns the scale.
 template <class T, class E>
 float quantize(const T* x, std::size_t head_dim, E* q) {
-  constexpr float kMostSteps = std::is_same_v<E, Fp8> ? 448 : 127;
-  const IntScale scale = int_scale(largest_magnitude(x, head_dim), kMostSteps);
+  constexpr float kMaxSteps = std::is_same_v<E, Fp8> ? 448 : 127;
+  const IntScale scale = int_scale(largest_magnitude(x, head_dim), kMaxSteps);
   for (std::size_t d = 0; d < head_dim; d += kLanes) {
     // Not x * 0: x may hold a NaN.
     const bool any = scale.inverse != 0.0f;

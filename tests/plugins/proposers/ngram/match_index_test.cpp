@@ -104,8 +104,7 @@ TEST(MatchIndex, MemoryStaysBelowItsBound) {
     const auto lengths = static_cast<uint64_t>(options.max_match - options.min_match + 1);
     for (uint64_t n = 1; n <= 20'000; ++n) {
       index.append(static_cast<int32_t>(random() % 100'000));  // nothing comes twice: the tables are as large as can be
-      ASSERT_LE(index.memory_bytes(), MatchIndex::bytes_per_token(options) * n + MatchIndex::kLeastBytes * lengths)
-          << n;
+      ASSERT_LE(index.memory_bytes(), MatchIndex::bytes_per_token(options) * n + MatchIndex::kMinBytes * lengths) << n;
     }
   }
   EXPECT_EQ(MatchIndex::bytes_per_token({2, 4}), 56u);  // what the README says
