@@ -119,8 +119,8 @@ void Bench::run(const Case& c) const {
   std::shuffle(order.begin(), order.end(), rng);
   for (int32_t seq = 0; seq < c.num_seqs; ++seq) {
     for (int32_t i = 0; i < max_blocks; ++i) {
-      const int32_t of = (i + 1) * kBlockSize <= c.shared ? 0 : seq;
-      table.push_back(order[static_cast<std::size_t>(of * max_blocks + i) % order.size()]);
+      const int32_t source_seq = (i + 1) * kBlockSize <= c.shared ? 0 : seq;
+      table.push_back(order[static_cast<std::size_t>(source_seq * max_blocks + i) % order.size()]);
     }
     starts.push_back(starts.back() + c.rows);
     lengths.push_back(c.length);

@@ -52,7 +52,7 @@ Value loop_attribute(Runtime& runtime, const Value& self, std::string_view name)
   if (name == "changed") {
     return runtime.make().callable(
         "changed",
-        [self](Runtime& of, Arguments& arguments) -> Value {
+        [self](Runtime& caller, Arguments& arguments) -> Value {
           // Refuses lists and the like, because the loop keeps the values, and a list could hold the loop itself: a
           // cycle.
           for (const Value& value : arguments.positional) {
@@ -60,7 +60,7 @@ Value loop_attribute(Runtime& runtime, const Value& self, std::string_view name)
             fail("loop.changed can compare texts and numbers, not {}", value.type_with_article());
           }
           std::vector<Value>& last = self.object<Loop>()->last_changed;
-          const auto same = [&](const Value& a, const Value& b) { return equal(a, b, of.budget()); };
+          const auto same = [&](const Value& a, const Value& b) { return equal(a, b, caller.budget()); };
           const bool changed = self.object<Loop>()->index == 0 || !std::ranges::equal(last, arguments.positional, same);
           last = arguments.positional;
           return changed;

@@ -128,8 +128,10 @@ Value Interpreter::call(const Expression& expression) {
 
 Value Interpreter::filtered(const Expression& expression, const Value* block_text) {
   // The innermost filter of a filter block has no value of its own.
-  const ExpressionPointer& of = expression.operands[0];
-  const Value value = !of ? *block_text : block_text != nullptr ? filtered(*of, block_text) : evaluate(*of);
+  const ExpressionPointer& operand = expression.operands[0];
+  const Value value = !operand                ? *block_text
+                      : block_text != nullptr ? filtered(*operand, block_text)
+                                              : evaluate(*operand);
   Arguments arguments = arguments_of(expression);
   line_ = expression.line;
   refuse_markup(value, arguments);

@@ -56,10 +56,10 @@ Value reverse(Runtime& runtime, const Value& value, Arguments&) {
 }
 
 Value join_filter(Runtime& runtime, const Value& value, Arguments& arguments) {
-  const Parameters of(arguments, "join", {"d", "attribute"});
+  const Parameters parameters(arguments, "join", {"d", "attribute"});
   std::vector<Value> all = runtime.items_of(value);
-  for (Value& item : all) item = attribute_path(runtime, item, of.find(1));
-  return runtime.make().text(join(all, of.has(0) ? runtime.text_of(of.at(0)) : MarkedText(), runtime));
+  for (Value& item : all) item = attribute_path(runtime, item, parameters.find(1));
+  return runtime.make().text(join(all, parameters.has(0) ? runtime.text_of(parameters.at(0)) : MarkedText(), runtime));
 }
 
 // Sorts by keys that were computed once.
@@ -81,34 +81,34 @@ Value key_of(Runtime& runtime, const Value& item, const Value* attribute, bool c
 }
 
 Value sort(Runtime& runtime, const Value& value, Arguments& arguments) {
-  const Parameters of(arguments, "sort", {"reverse", "case_sensitive", "attribute"});
+  const Parameters parameters(arguments, "sort", {"reverse", "case_sensitive", "attribute"});
   std::vector<Value> all = runtime.items_of(value), keys;
-  for (const Value& item : all) keys.push_back(key_of(runtime, item, of.find(2), of.truth(1, false)));
-  return runtime.make().list(sorted(runtime, std::move(all), keys, of.truth(0, false)));
+  for (const Value& item : all) keys.push_back(key_of(runtime, item, parameters.find(2), parameters.truth(1, false)));
+  return runtime.make().list(sorted(runtime, std::move(all), keys, parameters.truth(0, false)));
 }
 
 Value dictsort(Runtime& runtime, const Value& value, Arguments& arguments) {
-  const Parameters of(arguments, "dictsort", {"case_sensitive", "by", "reverse"});
+  const Parameters parameters(arguments, "dictsort", {"case_sensitive", "by", "reverse"});
   const Dict* dict = value.object<Dict>();
   if (dict == nullptr) fail("dictsort needs a dict, not {}", value.type_with_article());
-  const std::string by = of.has(1) ? of.text(1).bytes() : "key";
+  const std::string by = parameters.has(1) ? parameters.text(1).bytes() : "key";
   if (by != "key" && by != "value") fail("dictsort: 'by' must be 'key' or 'value'");
   std::vector<Value> all, keys;
   for (const auto& [key, item] : dict->entries) {
     all.push_back(runtime.make().tuple({key, item}));
-    keys.push_back(key_of(runtime, by == "key" ? key : item, nullptr, of.truth(0, false)));
+    keys.push_back(key_of(runtime, by == "key" ? key : item, nullptr, parameters.truth(0, false)));
   }
-  return runtime.make().list(sorted(runtime, std::move(all), keys, of.truth(2, false)));
+  return runtime.make().list(sorted(runtime, std::move(all), keys, parameters.truth(2, false)));
 }
 
 template <bool largest>
 Value extreme(Runtime& runtime, const Value& value, Arguments& arguments) {
-  const Parameters of(arguments, "min or max", {"case_sensitive", "attribute"});
+  const Parameters parameters(arguments, "min or max", {"case_sensitive", "attribute"});
   const std::vector<Value> all = runtime.items_of(value);
   if (all.empty()) return undefined("the least or greatest item of an empty list is undefined");
-  Value best = all.front(), best_key = key_of(runtime, best, of.find(1), of.truth(0, false));
+  Value best = all.front(), best_key = key_of(runtime, best, parameters.find(1), parameters.truth(0, false));
   for (const Value& item : all) {
-    const Value key = key_of(runtime, item, of.find(1), of.truth(0, false));
+    const Value key = key_of(runtime, item, parameters.find(1), parameters.truth(0, false));
     const bool better = largest ? less(best_key, key, runtime.budget()) : less(key, best_key, runtime.budget());
     if (!better) continue;
     best = item;
@@ -118,13 +118,13 @@ Value extreme(Runtime& runtime, const Value& value, Arguments& arguments) {
 }
 
 Value unique(Runtime& runtime, const Value& value, Arguments& arguments) {
-  const Parameters of(arguments, "unique", {"case_sensitive", "attribute"});
+  const Parameters parameters(arguments, "unique", {"case_sensitive", "attribute"});
   std::unordered_set<std::string> seen;
   std::vector<Value> kept;
   Growth growth(runtime.budget());
   std::size_t num_bytes = 0;
   for (const Value& item : runtime.items_of(value)) {
-    std::string key = hash_key(key_of(runtime, item, of.find(1), of.truth(0, false)));
+    std::string key = hash_key(key_of(runtime, item, parameters.find(1), parameters.truth(0, false)));
     growth.reach(num_bytes += key.size() + 64);
     if (seen.insert(std::move(key)).second) kept.push_back(item);
   }
@@ -132,9 +132,9 @@ Value unique(Runtime& runtime, const Value& value, Arguments& arguments) {
 }
 
 Value batch(Runtime& runtime, const Value& value, Arguments& arguments) {
-  const Parameters of(arguments, "batch", {"linecount", "fill_with"});
-  of.at(0);
-  const std::int64_t size = of.integer(0, 1);
+  const Parameters parameters(arguments, "batch", {"linecount", "fill_with"});
+  parameters.at(0);
+  const std::int64_t size = parameters.integer(0, 1);
   if (size < 1 || size > 100'000) fail("batch: the number {} of items is not from 1 to 100000", size);
   std::vector<Value> rows, row;
   for (const Value& item : runtime.items_of(value)) {
@@ -142,7 +142,7 @@ Value batch(Runtime& runtime, const Value& value, Arguments& arguments) {
     if (static_cast<std::int64_t>(row.size()) == size) rows.push_back(runtime.make().list(std::exchange(row, {})));
   }
   if (!row.empty()) {
-    if (of.has(1) && !of.at(1).is_none()) row.resize(static_cast<std::size_t>(size), of.at(1));
+    if (parameters.has(1) && !parameters.at(1).is_none()) row.resize(static_cast<std::size_t>(size), parameters.at(1));
     rows.push_back(runtime.make().list(std::move(row)));
   }
   return runtime.make().generator(std::move(rows));

@@ -37,8 +37,8 @@ std::optional<std::int64_t> truncated(double value) {
 }
 
 Value to_int(Runtime& runtime, const Value& value, Arguments& arguments) {
-  const Parameters of(arguments, "int", {"default", "base"});
-  const Value otherwise = of.has(0) ? of.at(0) : Value(std::int64_t{0});
+  const Parameters parameters(arguments, "int", {"default", "base"});
+  const Value otherwise = parameters.has(0) ? parameters.at(0) : Value(std::int64_t{0});
   const MarkedText* text = value.text();
   if (text == nullptr) {
     if (const auto whole = value.integer()) return *whole;
@@ -47,7 +47,7 @@ Value to_int(Runtime& runtime, const Value& value, Arguments& arguments) {
   }
   runtime.budget().read(text->size());
   std::string digits = digits_of(*text);
-  const std::int64_t base = of.integer(1, 10);
+  const std::int64_t base = parameters.integer(1, 10);
   if (base < 2 || base > 36) fail("int: the base {} is not from 2 to 36", base);
   const std::size_t sign = digits.starts_with('-');
   const std::string_view prefix = base == 16 ? "0x" : base == 8 ? "0o" : base == 2 ? "0b" : "none";
@@ -63,12 +63,12 @@ Value to_int(Runtime& runtime, const Value& value, Arguments& arguments) {
 }
 
 Value to_float(Runtime& runtime, const Value& value, Arguments& arguments) {
-  const Parameters of(arguments, "float", {"default"});
+  const Parameters parameters(arguments, "float", {"default"});
   if (const auto number = value.number()) return *number;
   const MarkedText* text = value.text();
   if (text != nullptr) runtime.budget().read(text->size());
   const auto number = text != nullptr ? read_float(*text) : std::nullopt;
-  return number ? Value(*number) : of.has(0) ? of.at(0) : Value(0.0);
+  return number ? Value(*number) : parameters.has(0) ? parameters.at(0) : Value(0.0);
 }
 
 double rounded(double value, std::int64_t precision, const std::string& method) {
@@ -93,12 +93,12 @@ std::int64_t rounded(std::int64_t value, std::int64_t digits) {
 }
 
 Value round(Runtime& runtime, const Value& value, Arguments& arguments) {
-  const Parameters of(arguments, "round", {"precision", "method"});
+  const Parameters parameters(arguments, "round", {"precision", "method"});
   runtime.budget().step();
   if (!value.is_number()) fail("round needs a number, not {}", value.type_with_article());
-  const std::int64_t precision = of.integer(0, 0);
+  const std::int64_t precision = parameters.integer(0, 0);
   if (precision < -20 || precision > 20) fail("round: the precision {} is not from -20 to 20", precision);
-  const std::string method = of.has(1) ? of.text(1).bytes() : "common";
+  const std::string method = parameters.has(1) ? parameters.text(1).bytes() : "common";
   if (method == "common" && value.integer()) return rounded(*value.integer(), -precision);
   return rounded(*value.number(), precision, method);
 }
@@ -112,11 +112,11 @@ Value absolute(Runtime&, const Value& value, Arguments&) {
 }
 
 Value sum(Runtime& runtime, const Value& value, Arguments& arguments) {
-  const Parameters of(arguments, "sum", {"attribute", "start"});
-  Value total = of.has(1) ? of.at(1) : Value(std::int64_t{0});
+  const Parameters parameters(arguments, "sum", {"attribute", "start"});
+  Value total = parameters.has(1) ? parameters.at(1) : Value(std::int64_t{0});
   if (total.text() != nullptr) fail("sum cannot add texts; use join");
   for (const Value& item : runtime.items_of(value)) {
-    total = runtime.binary(Operator::kAdd, total, attribute_path(runtime, item, of.find(0)));
+    total = runtime.binary(Operator::kAdd, total, attribute_path(runtime, item, parameters.find(0)));
   }
   return total;
 }

@@ -10,9 +10,9 @@ namespace mortise::jinja {
 namespace {
 
 Value default_value(Runtime& runtime, const Value& value, Arguments& arguments) {
-  const Parameters of(arguments, "default", {"default_value", "boolean"});
-  const bool missing = value.is_undefined() || (of.truth(1, false) && !value.truth());
-  return !missing ? value : of.has(0) ? of.at(0) : runtime.make().text("");
+  const Parameters parameters(arguments, "default", {"default_value", "boolean"});
+  const bool missing = value.is_undefined() || (parameters.truth(1, false) && !value.truth());
+  return !missing ? value : parameters.has(0) ? parameters.at(0) : runtime.make().text("");
 }
 
 Value attr(Runtime& runtime, const Value& value, Arguments& arguments) {
@@ -34,9 +34,9 @@ Arguments rest_of(const Arguments& arguments, std::size_t begin) {
   return rest;
 }
 
-const std::string& name_in(const Arguments& arguments, std::size_t at, std::string_view of) {
+const std::string& name_in(const Arguments& arguments, std::size_t at, std::string_view caller) {
   const MarkedText* name = at < arguments.positional.size() ? arguments.positional[at].text() : nullptr;
-  if (name == nullptr) fail("'{}' needs the name of a filter, test or attribute, as a text", of);
+  if (name == nullptr) fail("'{}' needs the name of a filter, test or attribute, as a text", caller);
   return name->bytes();
 }
 
@@ -44,11 +44,11 @@ Value map(Runtime& runtime, const Value& value, Arguments& arguments) {
   std::vector<Value> results;
   if (!value.truth()) return runtime.make().generator({});  // also for none, unlike a loop
   if (arguments.positional.empty()) {
-    const Parameters of(arguments, "map", {"attribute", "default"});
-    const Value path = of.at(0);
+    const Parameters parameters(arguments, "map", {"attribute", "default"});
+    const Value path = parameters.at(0);
     for (const Value& item : runtime.items_of(value)) {
       Value result = attribute_path(runtime, item, &path);
-      results.push_back(result.is_undefined() && of.has(1) ? of.at(1) : std::move(result));
+      results.push_back(result.is_undefined() && parameters.has(1) ? parameters.at(1) : std::move(result));
     }
   } else {
     const std::string& name = name_in(arguments, 0, "map");

@@ -54,17 +54,18 @@ Value title(Runtime& runtime, const Value& value, Arguments& arguments) {
 }
 
 Value trim(Runtime& runtime, const Value& value, Arguments& arguments) {
-  const Parameters of(arguments, "trim", {"chars"});
+  const Parameters parameters(arguments, "trim", {"chars"});
   const MarkedText text = runtime.text_of(value);
-  const MarkedText* characters = of.optional_text(0);
+  const MarkedText* characters = parameters.optional_text(0);
   if (characters != nullptr) runtime.budget().read(std::min(characters->size() * text.size(), std::size_t{1} << 40));
   return runtime.make().text(strip(text, characters, Ends::kBoth));
 }
 
 Value replaced(Runtime& runtime, const Value& value, Arguments& arguments) {
-  const Parameters of(arguments, "replace", {"old", "new", "count"});
-  return runtime.make().text(replace(runtime.text_of(value), runtime.text_of(of.at(0)), runtime.text_of(of.at(1)),
-                                     of.has(2) && of.at(2).is_none() ? -1 : of.integer(2, -1), runtime));
+  const Parameters parameters(arguments, "replace", {"old", "new", "count"});
+  return runtime.make().text(
+      replace(runtime.text_of(value), runtime.text_of(parameters.at(0)), runtime.text_of(parameters.at(1)),
+              parameters.has(2) && parameters.at(2).is_none() ? -1 : parameters.integer(2, -1), runtime));
 }
 
 // A number of spaces, or the given text.
@@ -83,10 +84,10 @@ MarkedText indentation(Runtime& runtime, const Value* width, std::int64_t otherw
 }
 
 Value indent(Runtime& runtime, const Value& value, Arguments& arguments) {
-  const Parameters of(arguments, "indent", {"width", "first", "blank"});
+  const Parameters parameters(arguments, "indent", {"width", "first", "blank"});
   if (value.text() == nullptr) fail("indent needs a text, not {}", value.type_with_article());
-  const MarkedText space = indentation(runtime, of.find(0), 4);
-  const bool blank = of.truth(2, false);
+  const MarkedText space = indentation(runtime, parameters.find(0), 4);
+  const bool blank = parameters.truth(2, false);
   const Counted room(&runtime.budget(), value.text()->memory());  // for the copy
   MarkedText text = *value.text(), out;
   runtime.budget().read(8 * text.size());
@@ -95,7 +96,7 @@ Value indent(Runtime& runtime, const Value& value, Arguments& arguments) {
   bool first = true;
   each_line(text, /*keep_ends=*/false, [&](std::size_t begin, std::size_t end) {
     if (!first) out.append("\n", Source::kTemplate);
-    const bool indents = first ? of.truth(1, false) : blank || begin < end;
+    const bool indents = first ? parameters.truth(1, false) : blank || begin < end;
     if (indents) out.append(space);
     out.append(text, begin, end);
     growth.reach(out.memory());
@@ -109,7 +110,7 @@ Value format(Runtime& runtime, const Value& value, Arguments& arguments) {
     fail("the filter 'format' accepts named values or positional values, not both");
   }
   Dict::Entries named;
-  for (const auto& [name, of] : arguments.named) named.emplace_back(runtime.make().text(name), of);
+  for (const auto& [name, argument] : arguments.named) named.emplace_back(runtime.make().text(name), argument);
   const bool has_names = !named.empty();
   const Value dict = runtime.make().dict(std::move(named));
   return runtime.make().text(
@@ -117,16 +118,16 @@ Value format(Runtime& runtime, const Value& value, Arguments& arguments) {
 }
 
 Value tojson(Runtime& runtime, const Value& value, Arguments& arguments) {
-  const Parameters of(arguments, "tojson", {"ensure_ascii", "indent", "separators", "sort_keys"});
+  const Parameters parameters(arguments, "tojson", {"ensure_ascii", "indent", "separators", "sort_keys"});
   JsonFormat json;
-  json.ensure_ascii = of.truth(0, false);
-  json.sort_keys = of.truth(3, false);
-  if (of.has(1) && !of.at(1).is_none()) {
-    json.indent = indentation(runtime, of.find(1), 0);
+  json.ensure_ascii = parameters.truth(0, false);
+  json.sort_keys = parameters.truth(3, false);
+  if (parameters.has(1) && !parameters.at(1).is_none()) {
+    json.indent = indentation(runtime, parameters.find(1), 0);
     json.item_separator = {",", Source::kTemplate};
   }
-  if (of.has(2) && !of.at(2).is_none()) {
-    const std::vector<Value> both = runtime.items_of(of.at(2));
+  if (parameters.has(2) && !parameters.at(2).is_none()) {
+    const std::vector<Value> both = runtime.items_of(parameters.at(2));
     if (both.size() != 2) fail("tojson: 'separators' must be two texts");
     json.item_separator = runtime.text_of(both[0]);
     json.key_separator = runtime.text_of(both[1]);

@@ -47,32 +47,32 @@ bool is_align(char c) {
 
 // Reads the specification of "{:...}" in the bytes [begin, end) of a format.
 Specification read_specification(const MarkedText& format, std::size_t begin, std::size_t end) {
-  Specification of;
+  Specification specification;
   const std::string_view text = std::string_view(format.bytes()).substr(begin, end - begin);
   Reader reader(text);
   if (!text.empty()) {
     std::size_t after = 0;
     next_character(text, after);
     if (after < text.size() && is_align(text[after])) {
-      of.fill = format.substr(begin, begin + after);
-      of.align = text[after];
+      specification.fill = format.substr(begin, begin + after);
+      specification.align = text[after];
       reader.at_ = after + 1;
     } else if (is_align(text[0])) {
-      of.align = reader.take();
+      specification.align = reader.take();
     }
   }
-  if (reader.peek() == '+' || reader.peek() == '-' || reader.peek() == ' ') of.sign = reader.take();
-  of.alternate = reader.skip('#');
-  if (reader.skip('0') && of.align == '\0') {
-    of.fill = {"0", Source::kTemplate};
-    of.align = '=';
+  if (reader.peek() == '+' || reader.peek() == '-' || reader.peek() == ' ') specification.sign = reader.take();
+  specification.alternate = reader.skip('#');
+  if (reader.skip('0') && specification.align == '\0') {
+    specification.fill = {"0", Source::kTemplate};
+    specification.align = '=';
   }
-  of.width = reader.number().value_or(0);
-  of.grouped = reader.skip(',');
-  if (reader.skip('.')) of.precision = reader.number();
-  of.type = reader.take();
+  specification.width = reader.number().value_or(0);
+  specification.grouped = reader.skip(',');
+  if (reader.skip('.')) specification.precision = reader.number();
+  specification.type = reader.take();
   if (!reader.done()) fail("a format specification is not supported");
-  return of;
+  return specification;
 }
 
 std::string grouped_by_thousands(const std::string& digits) {
@@ -86,46 +86,48 @@ std::string grouped_by_thousands(const std::string& digits) {
 }
 
 // The digits of a number without its sign.
-std::string number_digits(const Value& value, const Specification& of) {
+std::string number_digits(const Value& value, const Specification& specification) {
   const auto whole = value.integer();
   const auto magnitude =
       whole ? (*whole < 0 ? 0 - static_cast<std::uint64_t>(*whole) : static_cast<std::uint64_t>(*whole)) : 0;
-  switch (of.type) {
+  switch (specification.type) {
     case 'd':
     case 'x':
     case 'X':
     case 'o':
-      if (!whole) fail("a format of type '{}' has a float; it needs an integer", of.type);
-      if (of.type == 'x') return fmt::format("{}{:x}", of.alternate ? "0x" : "", magnitude);
-      if (of.type == 'X') return fmt::format("{}{:X}", of.alternate ? "0X" : "", magnitude);
-      if (of.type == 'o') return fmt::format("{}{:o}", of.alternate ? "0o" : "", magnitude);
+      if (!whole) fail("a format of type '{}' has a float; it needs an integer", specification.type);
+      if (specification.type == 'x') return fmt::format("{}{:x}", specification.alternate ? "0x" : "", magnitude);
+      if (specification.type == 'X') return fmt::format("{}{:X}", specification.alternate ? "0X" : "", magnitude);
+      if (specification.type == 'o') return fmt::format("{}{:o}", specification.alternate ? "0o" : "", magnitude);
       return std::to_string(magnitude);
     case 'f':
     case 'F':
-      return fmt::format("{:.{}f}", std::fabs(*value.number()), static_cast<int>(of.precision.value_or(6)));
+      return fmt::format("{:.{}f}", std::fabs(*value.number()), static_cast<int>(specification.precision.value_or(6)));
     case 'e':
-      return fmt::format("{:.{}e}", std::fabs(*value.number()), static_cast<int>(of.precision.value_or(6)));
+      return fmt::format("{:.{}e}", std::fabs(*value.number()), static_cast<int>(specification.precision.value_or(6)));
     case 'g':
-      return fmt::format("{:.{}g}", std::fabs(*value.number()), static_cast<int>(of.precision.value_or(6)));
+      return fmt::format("{:.{}g}", std::fabs(*value.number()), static_cast<int>(specification.precision.value_or(6)));
     case '%':
-      return fmt::format("{:.{}f}%", std::fabs(*value.number() * 100), static_cast<int>(of.precision.value_or(6)));
+      return fmt::format("{:.{}f}%", std::fabs(*value.number() * 100),
+                         static_cast<int>(specification.precision.value_or(6)));
     case '\0':
       if (whole) return std::to_string(magnitude);
-      if (!of.precision) return float_text(std::fabs(*value.number()));
+      if (!specification.precision) return float_text(std::fabs(*value.number()));
       break;
     default:
       break;
   }
-  fail("a number has the format type '{}', which is not supported", of.type == '\0' ? '.' : of.type);
+  fail("a number has the format type '{}', which is not supported",
+       specification.type == '\0' ? '.' : specification.type);
 }
 
-void append_padded(const MarkedText& sign, const MarkedText& text, const Specification& of, char align,
+void append_padded(const MarkedText& sign, const MarkedText& text, const Specification& specification, char align,
                    MarkedText& out) {
   const std::size_t size = sign.size() + count_characters(text.bytes());
-  const std::size_t missing = of.width > size ? of.width - size : 0;
+  const std::size_t missing = specification.width > size ? specification.width - size : 0;
   const std::size_t left = align == '<' ? 0 : align == '^' ? missing / 2 : missing;
   const auto fill = [&](std::size_t count) {
-    for (; count > 0; --count) out.append(of.fill);
+    for (; count > 0; --count) out.append(specification.fill);
   };
   if (align == '=') out.append(sign);
   fill(left);
@@ -134,19 +136,21 @@ void append_padded(const MarkedText& sign, const MarkedText& text, const Specifi
   fill(missing - left);
 }
 
-void append_formatted(const Value& value, const Specification& of, Runtime& runtime, MarkedText& out) {
-  const bool is_number = value.is_number() && (value.get_if<bool>() == nullptr || of.type != '\0');
-  if (!is_number || of.type == 's') {
-    if (of.type != '\0' && of.type != 's') fail("a format of type '{}' has {}", of.type, value.type_with_article());
+void append_formatted(const Value& value, const Specification& specification, Runtime& runtime, MarkedText& out) {
+  const bool is_number = value.is_number() && (value.get_if<bool>() == nullptr || specification.type != '\0');
+  if (!is_number || specification.type == 's') {
+    if (specification.type != '\0' && specification.type != 's')
+      fail("a format of type '{}' has {}", specification.type, value.type_with_article());
     MarkedText text = runtime.text_of(value);
-    if (of.precision) text.resize(byte_of_character(text.bytes(), *of.precision));
-    return append_padded({}, text, of, of.align == '\0' ? '<' : of.align, out);
+    if (specification.precision) text.resize(byte_of_character(text.bytes(), *specification.precision));
+    return append_padded({}, text, specification, specification.align == '\0' ? '<' : specification.align, out);
   }
   const bool negative = std::signbit(*value.number());
-  std::string digits = number_digits(value, of);
-  if (of.grouped) digits = grouped_by_thousands(digits);
-  const std::string_view sign = negative ? "-" : of.sign == '+' ? "+" : of.sign == ' ' ? " " : "";
-  append_padded({sign, Source::kTemplate}, {digits, Source::kTemplate}, of, of.align == '\0' ? '>' : of.align, out);
+  std::string digits = number_digits(value, specification);
+  if (specification.grouped) digits = grouped_by_thousands(digits);
+  const std::string_view sign = negative ? "-" : specification.sign == '+' ? "+" : specification.sign == ' ' ? " " : "";
+  append_padded({sign, Source::kTemplate}, {digits, Source::kTemplate}, specification,
+                specification.align == '\0' ? '>' : specification.align, out);
 }
 
 // The value of a field: "name", "0", "name.x[0]", or "", which means the next argument.
@@ -236,34 +240,35 @@ MarkedText format_percent(const MarkedText& format, const std::vector<Value>& va
       reader.at_ = close + 1;
       by_name = true;
     }
-    Specification of;
-    of.align = '>';
+    Specification specification;
+    specification.align = '>';
     while (std::string_view("-+ 0#").find(reader.peek()) != std::string_view::npos && !reader.done()) {
       const char flag = reader.take();
-      if (flag == '-') of.align = '<';
-      if (flag == '+' || flag == ' ') of.sign = flag;
-      if (flag == '#') of.alternate = true;
-      if (flag == '0' && of.align != '<') of.align = '=';
+      if (flag == '-') specification.align = '<';
+      if (flag == '+' || flag == ' ') specification.sign = flag;
+      if (flag == '#') specification.alternate = true;
+      if (flag == '0' && specification.align != '<') specification.align = '=';
     }
-    of.width = reader.number().value_or(0);
-    if (reader.skip('.')) of.precision = reader.number().value_or(0);
-    of.type = reader.take();
+    specification.width = reader.number().value_or(0);
+    if (reader.skip('.')) specification.precision = reader.number().value_or(0);
+    specification.type = reader.take();
     if (value == nullptr) {
       if (next >= values.size()) fail("a format with % has more fields than values");
       value = &values[next++];
     }
     Value number = *value;
-    if (of.type == 'i' || of.type == 'u') of.type = 'd';
-    if (of.type == 'd' && number.is_number()) {
+    if (specification.type == 'i' || specification.type == 'u') specification.type = 'd';
+    if (specification.type == 'd' && number.is_number()) {
       if (!(std::fabs(*number.number()) < 0x1p63)) fail_overflow();
       if (!number.integer()) number = static_cast<std::int64_t>(*number.number());
     }
-    if (std::string_view("sdfFegxXo").find(of.type) == std::string_view::npos || of.type == '\0') {
+    if (std::string_view("sdfFegxXo").find(specification.type) == std::string_view::npos ||
+        specification.type == '\0') {
       fail("a format with % has a type that is not supported");
     }
-    if (of.align == '=' && of.type != 's') of.fill = {"0", Source::kTemplate};
-    if (of.align == '=' && of.type == 's') of.align = '>';
-    append_formatted(number, of, runtime, out);
+    if (specification.align == '=' && specification.type != 's') specification.fill = {"0", Source::kTemplate};
+    if (specification.align == '=' && specification.type == 's') specification.align = '>';
+    append_formatted(number, specification, runtime, out);
     growth.reach(out.memory());
   }
   if (next < values.size() && !by_name && named == nullptr) fail("a format with % has fewer fields than values");

@@ -13,10 +13,11 @@ namespace {
 constexpr std::int64_t kMaxRange = 100'000;  // as Jinja's sandbox has it
 
 Value range(Runtime& runtime, Arguments& arguments) {
-  const Parameters of(arguments, "range", {"start", "stop", "step"});
-  const std::int64_t first = of.integer(0, 0);
-  const bool one = !of.has(1);
-  const std::int64_t begin = one ? 0 : first, end = one ? first : of.integer(1, 0), step = of.integer(2, 1);
+  const Parameters parameters(arguments, "range", {"start", "stop", "step"});
+  const std::int64_t first = parameters.integer(0, 0);
+  const bool one = !parameters.has(1);
+  const std::int64_t begin = one ? 0 : first, end = one ? first : parameters.integer(1, 0),
+                     step = parameters.integer(2, 1);
   if (step == 0) fail("range() has the step 0");
   std::vector<Value> items;
   std::int64_t at = begin;
@@ -52,12 +53,12 @@ Value make_namespace(Runtime& runtime, Arguments& arguments) {
 
 // Returns a function whose first call gives "", and each later call the separator.
 Value joiner(Runtime& runtime, Arguments& arguments) {
-  const Parameters of(arguments, "joiner", {"sep"});
-  const Value separator = of.has(0) ? of.at(0) : runtime.make().text(", ");
+  const Parameters parameters(arguments, "joiner", {"sep"});
+  const Value separator = parameters.has(0) ? parameters.at(0) : runtime.make().text(", ");
   return runtime.make().callable(
       "joiner",
-      [separator, used = false](Runtime& of, Arguments&) mutable {
-        return std::exchange(used, true) ? separator : of.make().text("");
+      [separator, used = false](Runtime& caller, Arguments&) mutable {
+        return std::exchange(used, true) ? separator : caller.make().text("");
       },
       separator);
 }
@@ -92,19 +93,19 @@ Value cycler(Runtime& runtime, Arguments& arguments) {
 }
 
 Value raise_exception(Runtime& runtime, Arguments& arguments) {
-  const Parameters of(arguments, "raise_exception", {"message"});
-  fail("the template refuses these messages: {}", quote(runtime.text_of(of.at(0)).bytes()));
+  const Parameters parameters(arguments, "raise_exception", {"message"});
+  fail("the template refuses these messages: {}", quote(runtime.text_of(parameters.at(0)).bytes()));
 }
 
 Value strftime_now(Runtime& runtime, Arguments& arguments) {
-  const Parameters of(arguments, "strftime_now", {"format"});
-  const std::string& format = of.text(0).bytes();
+  const Parameters parameters(arguments, "strftime_now", {"format"});
+  const std::string& format = parameters.text(0).bytes();
   if (format.size() > 200) fail("strftime_now() has a format of {} bytes; at most 200 are allowed", format.size());
   static const locale_t kPlain = newlocale(LC_ALL_MASK, "C", nullptr);  // month names are always English
   char text[4096];
   const std::tm now = runtime.now();
   const std::size_t size = strftime_l(text, sizeof text, format.c_str(), &now, kPlain);
-  return runtime.make().text(std::string_view(text, size), of.text(0).source());
+  return runtime.make().text(std::string_view(text, size), parameters.text(0).source());
 }
 
 using Function = Value (*)(Runtime&, Arguments&);

@@ -29,16 +29,17 @@ void Scope::set(NameId name, Value value, Budget& budget) {
 // Opens an inner scope; the destructor returns to the scope before. Used by one thread.
 class Interpreter::Inner {
  public:
-  Inner(Interpreter& of, std::shared_ptr<Scope> around) : of_(of), before_(of.scope_) {
-    of.scope_ = std::make_shared<Scope>(std::move(around));
+  Inner(Interpreter& interpreter, std::shared_ptr<Scope> around)
+      : interpreter_(interpreter), before_(interpreter.scope_) {
+    interpreter.scope_ = std::make_shared<Scope>(std::move(around));
   }
-  explicit Inner(Interpreter& of) : Inner(of, of.scope_) {}
-  ~Inner() { of_.scope_ = before_; }
+  explicit Inner(Interpreter& interpreter) : Inner(interpreter, interpreter.scope_) {}
+  ~Inner() { interpreter_.scope_ = before_; }
   Inner(const Inner&) = delete;
   Inner& operator=(const Inner&) = delete;
 
  private:
-  Interpreter& of_;
+  Interpreter& interpreter_;
   const std::shared_ptr<Scope> before_;
 };
 

@@ -32,25 +32,27 @@ Value values(Runtime& runtime, const Value& self, Arguments& arguments) {
   return view(runtime, self, arguments, "dict_values", [](const auto& entry) { return entry.second; });
 }
 Value get(Runtime&, const Value& self, Arguments& arguments) {
-  const Parameters of(arguments, "get", {"key", "default"});
-  const Value* found = self.object<Dict>()->find(of.at(0));
-  return found != nullptr ? *found : of.has(1) ? of.at(1) : Value();
+  const Parameters parameters(arguments, "get", {"key", "default"});
+  const Value* found = self.object<Dict>()->find(parameters.at(0));
+  return found != nullptr ? *found : parameters.has(1) ? parameters.at(1) : Value();
 }
 Value copy(Runtime&, const Value& self, Arguments&) {
   return self;  // a copy is not needed, since dicts never change
 }
 
 Value index(Runtime& runtime, const Value& self, Arguments& arguments) {
-  const Parameters of(arguments, "index", {"value"});
+  const Parameters parameters(arguments, "index", {"value"});
   const std::vector<Value>& all = self.object<Sequence>()->items;
-  const auto at = std::ranges::find_if(all, [&](const Value& item) { return equal(item, of.at(0), runtime.budget()); });
+  const auto at =
+      std::ranges::find_if(all, [&](const Value& item) { return equal(item, parameters.at(0), runtime.budget()); });
   if (at == all.end()) fail("index(): the value is not in the list");
   return static_cast<std::int64_t>(at - all.begin());
 }
 Value count(Runtime& runtime, const Value& self, Arguments& arguments) {
-  const Parameters of(arguments, "count", {"value"});
-  return static_cast<std::int64_t>(std::ranges::count_if(
-      self.object<Sequence>()->items, [&](const Value& item) { return equal(item, of.at(0), runtime.budget()); }));
+  const Parameters parameters(arguments, "count", {"value"});
+  return static_cast<std::int64_t>(std::ranges::count_if(self.object<Sequence>()->items, [&](const Value& item) {
+    return equal(item, parameters.at(0), runtime.budget());
+  }));
 }
 
 const Table kDictMethods = {{"items", items}, {"keys", keys}, {"values", values}, {"get", get}, {"copy", copy}};

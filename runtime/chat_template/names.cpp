@@ -26,23 +26,23 @@ class NameCheck {
     for (const auto& statement : block) visit(*statement);
   }
 
-  void visit(Statement& of) {
-    visit_target(of.target);
-    visit(of.value);
-    visit(of.condition);
-    for (Branch& branch : of.branches) {
+  void visit(Statement& statement) {
+    visit_target(statement.target);
+    visit(statement.value);
+    visit(statement.condition);
+    for (Branch& branch : statement.branches) {
       visit(branch.condition);
       visit(branch.body);
     }
-    for (const auto& [target, value] : of.bindings) {
+    for (const auto& [target, value] : statement.bindings) {
       visit_target(target);
       visit(value);
     }
-    visit(of.body);
-    visit(of.otherwise);
-    if (of.kind != Statement::Kind::kMacro && of.kind != Statement::Kind::kCallBlock) return;
-    if (of.kind == Statement::Kind::kMacro) given_.insert(of.macro.text);
-    visit_macro(of.macro);
+    visit(statement.body);
+    visit(statement.otherwise);
+    if (statement.kind != Statement::Kind::kMacro && statement.kind != Statement::Kind::kCallBlock) return;
+    if (statement.kind == Statement::Kind::kMacro) given_.insert(statement.macro.text);
+    visit_macro(statement.macro);
   }
 
   void visit_macro(MacroDefinition& macro) {
@@ -65,16 +65,19 @@ class NameCheck {
     for (const auto& part : target->operands) visit_target(part);
   }
 
-  void visit(const ExpressionPointer& of) {
-    if (!of) return;
-    if (of->kind == Expression::Kind::kName) used_.insert(of->text);
-    for (const auto& operand : of->operands) visit(operand);
-    for (const auto& [name, value] : of->named) visit(value);
-    if (of->operands.empty() || !of->operands[0] || of->operands[0]->kind != Expression::Kind::kName) return;
-    if (of->kind == Expression::Kind::kCall) called_.push_back(of->operands[0].get());
+  void visit(const ExpressionPointer& expression) {
+    if (!expression) return;
+    if (expression->kind == Expression::Kind::kName) used_.insert(expression->text);
+    for (const auto& operand : expression->operands) visit(operand);
+    for (const auto& [name, value] : expression->named) visit(value);
+    if (expression->operands.empty() || !expression->operands[0] ||
+        expression->operands[0]->kind != Expression::Kind::kName)
+      return;
+    if (expression->kind == Expression::Kind::kCall) called_.push_back(expression->operands[0].get());
     // A template that tests whether the function is defined may call it.
-    if (of->kind == Expression::Kind::kTest && (of->text == "defined" || of->text == "undefined")) {
-      given_.insert(of->operands[0]->text);
+    if (expression->kind == Expression::Kind::kTest &&
+        (expression->text == "defined" || expression->text == "undefined")) {
+      given_.insert(expression->operands[0]->text);
     }
   }
 

@@ -60,8 +60,8 @@ bool compares(Runtime& runtime, const Value& value, Arguments& arguments) {
 }
 
 bool divisible(Runtime& runtime, const Value& value, Arguments& arguments) {
-  const Parameters of(arguments, "divisibleby", {"num"});
-  return equal(runtime.binary(Operator::kModulo, value, of.at(0)), Value(std::int64_t{0}), runtime.budget());
+  const Parameters parameters(arguments, "divisibleby", {"num"});
+  return equal(runtime.binary(Operator::kModulo, value, parameters.at(0)), Value(std::int64_t{0}), runtime.budget());
 }
 
 template <bool odd>

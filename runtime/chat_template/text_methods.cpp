@@ -22,8 +22,8 @@ Value cased(Runtime& runtime, const Value& self, Arguments& arguments) {
 
 template <Ends ends>
 Value stripped(Runtime& runtime, const Value& self, Arguments& arguments) {
-  const Parameters of(arguments, "strip", {"chars"});
-  const MarkedText* characters = of.optional_text(0);
+  const Parameters parameters(arguments, "strip", {"chars"});
+  const MarkedText* characters = parameters.optional_text(0);
   const std::size_t each = characters == nullptr ? 1 : characters->size();
   if (!text(self).empty()) runtime.budget().read(std::min<std::size_t>(each * text(self).size(), std::size_t{1} << 40));
   return runtime.make().text(strip(text(self), characters, ends));
@@ -53,9 +53,9 @@ std::vector<Value> split_at_space(const MarkedText& whole, std::int64_t most, Ru
 }
 
 Value split(Runtime& runtime, const Value& self, Arguments& arguments) {
-  const Parameters of(arguments, "split", {"sep", "maxsplit"});
-  std::int64_t most = of.integer(1, -1);
-  const MarkedText* separator = of.optional_text(0);
+  const Parameters parameters(arguments, "split", {"sep", "maxsplit"});
+  std::int64_t most = parameters.integer(1, -1);
+  const MarkedText* separator = parameters.optional_text(0);
   const MarkedText& whole = text(self);
   if (separator == nullptr) return runtime.make().list(split_at_space(whole, most, runtime));
   if (separator->empty()) fail("split(): the separator is empty");
@@ -75,10 +75,10 @@ Value split(Runtime& runtime, const Value& self, Arguments& arguments) {
 }
 
 Value rsplit(Runtime& runtime, const Value& self, Arguments& arguments) {
-  const Parameters of(arguments, "rsplit", {"sep", "maxsplit"});
-  std::int64_t most = of.integer(1, -1);
+  const Parameters parameters(arguments, "rsplit", {"sep", "maxsplit"});
+  std::int64_t most = parameters.integer(1, -1);
   if (most < 0) return split(runtime, self, arguments);
-  const MarkedText& separator = of.text(0);
+  const MarkedText& separator = parameters.text(0);
   if (separator.empty()) fail("split(): the separator is empty");
   const MarkedText& whole = text(self);
   std::vector<Value> parts;
@@ -115,10 +115,10 @@ Value partition(Runtime& runtime, const Value& self, Arguments& arguments) {
 }
 
 Value splitlines(Runtime& runtime, const Value& self, Arguments& arguments) {
-  const Parameters of(arguments, "splitlines", {"keepends"});
+  const Parameters parameters(arguments, "splitlines", {"keepends"});
   std::vector<Value> lines;
   runtime.budget().read(8 * text(self).size());
-  each_line(text(self), of.truth(0, false), [&](std::size_t begin, std::size_t end) {
+  each_line(text(self), parameters.truth(0, false), [&](std::size_t begin, std::size_t end) {
     lines.push_back(runtime.make().text(text(self).substr(begin, end)));
   });
   return runtime.make().list(std::move(lines));
@@ -126,15 +126,15 @@ Value splitlines(Runtime& runtime, const Value& self, Arguments& arguments) {
 
 template <bool start>
 Value has_affix(Runtime& runtime, const Value& self, Arguments& arguments) {
-  const Parameters of(arguments, start ? "startswith" : "endswith", {"affix"});
+  const Parameters parameters(arguments, start ? "startswith" : "endswith", {"affix"});
   const auto fits = [&](const Value& affix) {
     if (affix.text() == nullptr) fail("startswith() and endswith() take a text or a tuple of them");
     runtime.budget().read(affix.text()->size());
     const std::string& bytes = text(self).bytes();
     return start ? bytes.starts_with(affix.text()->bytes()) : bytes.ends_with(affix.text()->bytes());
   };
-  const Sequence* several = of.at(0).object<Sequence>();
-  if (several == nullptr || several->shape != Sequence::Shape::kTuple) return fits(of.at(0));
+  const Sequence* several = parameters.at(0).object<Sequence>();
+  if (several == nullptr || several->shape != Sequence::Shape::kTuple) return fits(parameters.at(0));
   return std::ranges::any_of(several->items, fits);
 }
 
@@ -150,8 +150,9 @@ Value without_affix(Runtime& runtime, const Value& self, Arguments& arguments) {
 }
 
 Value replaced(Runtime& runtime, const Value& self, Arguments& arguments) {
-  const Parameters of(arguments, "replace", {"old", "new", "count"});
-  return runtime.make().text(replace(text(self), of.text(0), of.text(1), of.integer(2, -1), runtime));
+  const Parameters parameters(arguments, "replace", {"old", "new", "count"});
+  return runtime.make().text(
+      replace(text(self), parameters.text(0), parameters.text(1), parameters.integer(2, -1), runtime));
 }
 
 // The position of a text in characters.
@@ -214,16 +215,16 @@ enum class Padding { kRight, kLeft, kZeros };
 template <Padding how>
 Value padded(Runtime& runtime, const Value& self, Arguments& arguments) {
   constexpr bool zeros = how == Padding::kZeros, left = how != Padding::kRight;
-  const Parameters of(arguments, "ljust, rjust or zfill", {"width", "fillchar"});
+  const Parameters parameters(arguments, "ljust, rjust or zfill", {"width", "fillchar"});
   const auto size = static_cast<std::int64_t>(count_characters(text(self).bytes()));
-  of.at(0);
-  const std::int64_t width = of.integer(0, 0);
+  parameters.at(0);
+  const std::int64_t width = parameters.integer(0, 0);
   runtime.budget().read(text(self).size());
   if (width <= size) return self;  // no subtraction, which could overflow
   const std::int64_t missing = width - size;
   const Counted room(&runtime.budget(), static_cast<std::size_t>(missing));
   const MarkedText space(" ", Source::kTemplate), zero("0", Source::kTemplate);
-  const MarkedText& fill = zeros ? zero : of.has(1) ? of.text(1) : space;
+  const MarkedText& fill = zeros ? zero : parameters.has(1) ? parameters.text(1) : space;
   if (count_characters(fill.bytes()) != 1) fail("the fill of ljust() and rjust() must be one character");
   MarkedText padding;
   for (std::int64_t i = 0; i < missing; ++i) padding.append(fill);

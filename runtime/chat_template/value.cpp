@@ -118,10 +118,10 @@ std::size_t depth_around(const Value& value) {
   return one_more(value.depth());
 }
 
-Loop::Loop(Budget* budget, std::vector<Value> of)
-    : Counted(budget, sizeof(Loop) + of.size() * sizeof(Value)),
-      items(std::move(of)),
-      depth(depth_of(items, [](const Value& item) { return item.depth(); })) {}
+Loop::Loop(Budget* budget, std::vector<Value> items)
+    : Counted(budget, sizeof(Loop) + items.size() * sizeof(Value)),
+      items(std::move(items)),
+      depth(depth_of(this->items, [](const Value& item) { return item.depth(); })) {}
 
 Sequence::Sequence(Budget* budget, Shape shape, std::vector<Value> items, std::string_view name)
     : Counted(budget, sizeof(Sequence) + items.size() * sizeof(Value)),
@@ -130,9 +130,9 @@ Sequence::Sequence(Budget* budget, Shape shape, std::vector<Value> items, std::s
       items(std::move(items)),
       depth(depth_of(this->items, [](const Value& item) { return item.depth(); })) {}
 
-Dict::Dict(Budget* budget, Entries of) : Counted(budget, sizeof(Dict) + table_bytes(of)) {
-  depth = depth_of(of, [](const auto& entry) { return std::max(entry.first.depth(), entry.second.depth()); });
-  for (auto& [key, value] : of) {
+Dict::Dict(Budget* budget, Entries pairs) : Counted(budget, sizeof(Dict) + table_bytes(pairs)) {
+  depth = depth_of(pairs, [](const auto& entry) { return std::max(entry.first.depth(), entry.second.depth()); });
+  for (auto& [key, value] : pairs) {
     const auto [place, is_new] = places.emplace(hash_key(key), entries.size());
     if (is_new) {
       entries.emplace_back(std::move(key), std::move(value));

@@ -56,8 +56,8 @@ class Counted {
 };
 
 struct String : Counted {
-  String(Budget* budget, MarkedText of, bool is_markup = false)
-      : Counted(budget, sizeof(MarkedText) + of.memory()), text(std::move(of)), is_markup(is_markup) {}
+  String(Budget* budget, MarkedText text, bool is_markup = false)
+      : Counted(budget, sizeof(MarkedText) + text.memory()), text(std::move(text)), is_markup(is_markup) {}
   const MarkedText text;
   const bool is_markup;  // result of `safe`: text that is added to it is escaped for HTML, as in Jinja
 };

@@ -78,8 +78,8 @@ std::size_t start_batch_line(const LinesRun& run, const InputLine& line, const F
   Json& body = request.body;
   if (!body.contains("seed") || body["seed"].is_null()) body["seed"] = identity.seed;
   const auto answered = [id, custom_id = request.id, finish](const Answer& answer) {
-    const auto text_of = [&](const Answer& of) {
-      OrderedJson response = {{"status_code", of.status}, {"request_id", id}, {"body", of.body}};
+    const auto text_of = [&](const Answer& reply) {
+      OrderedJson response = {{"status_code", reply.status}, {"request_id", id}, {"body", reply.body}};
       return result_line(id, custom_id, std::move(response), nullptr);
     };
     std::string text = text_of(answer);

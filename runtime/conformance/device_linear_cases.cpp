@@ -14,10 +14,10 @@ struct Product {
   Matrix w, bias;
   DeviceWeight weight, bias_weight;
 
-  Product(const DeviceBench& of, std::int64_t n, std::int64_t k, bool has_bias)
-      : bench(of), w(of.draw(n, k)), bias(of.draw(1, n)) {
-    weight = prepare(of.device, {MORTISE_WEIGHT_LINEAR, of.dtype}, {w});
-    if (has_bias) bias_weight = prepare_vector(of.device, bias);
+  Product(const DeviceBench& bench, std::int64_t n, std::int64_t k, bool has_bias)
+      : bench(bench), w(bench.draw(n, k)), bias(bench.draw(1, n)) {
+    weight = prepare(bench.device, {MORTISE_WEIGHT_LINEAR, bench.dtype}, {w});
+    if (has_bias) bias_weight = prepare_vector(bench.device, bias);
   }
   // `end` 0: all columns.
   Matrix operator()(const Matrix& x, std::int32_t out_dtype, std::int32_t begin = 0, std::int32_t end = 0,

@@ -35,10 +35,10 @@ struct Norm {
   Matrix weight, bias;
   DeviceWeight weight_on, bias_on;
 
-  Norm(const DeviceBench& of, NormKind kind, std::int64_t n)
-      : bench(of), is_layer_norm(kind != NormKind::kRms), weight(of.draw(1, n)), bias(of.draw(1, n)) {
-    weight_on = prepare_vector(of.device, weight);
-    if (kind == NormKind::kLayerWithBias) bias_on = prepare_vector(of.device, bias);
+  Norm(const DeviceBench& bench, NormKind kind, std::int64_t n)
+      : bench(bench), is_layer_norm(kind != NormKind::kRms), weight(bench.draw(1, n)), bias(bench.draw(1, n)) {
+    weight_on = prepare_vector(bench.device, weight);
+    if (kind == NormKind::kLayerWithBias) bias_on = prepare_vector(bench.device, bias);
   }
   Matrix operator()(const Matrix& x, Matrix* residual = nullptr, NormOut where = NormOut::kOfItsOwn) const {
     const bool in_place = where == NormOut::kIsX;

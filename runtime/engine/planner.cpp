@@ -175,7 +175,7 @@ std::optional<Planner::Breach> find_breach(const View& view, const mortise_sched
                                            const mortise_schedule_plan& plan) {
   using Breach = Planner::Breach;
   const auto size = static_cast<std::int32_t>(view.live.size());
-  const auto of = [&](std::int32_t index) { return view.ids[static_cast<std::size_t>(index)]; };
+  const auto id_of = [&](std::int32_t index) { return view.ids[static_cast<std::size_t>(index)]; };
   if (plan.num_scheduled < 0 || plan.num_scheduled > size || plan.num_preempted < 0 || plan.num_preempted > size) {
     return Breach{
         fmt::format("{} scheduled and {} preempted of {} sequences", plan.num_scheduled, plan.num_preempted, size), {}};
@@ -192,7 +192,7 @@ std::optional<Planner::Breach> find_breach(const View& view, const mortise_sched
   for (std::int32_t i = 0; i < plan.num_preempted; ++i) {
     const std::int32_t index = plan.preempted[i];
     if (!take(index)) return Breach{fmt::format("preempted[{}] = {} is out of range or given twice", i, index), {}};
-    if (!view.running(index)) return Breach{fmt::format("preempted[{}] = {} does not run", i, index), of(index)};
+    if (!view.running(index)) return Breach{fmt::format("preempted[{}] = {} does not run", i, index), id_of(index)};
     blocks.preempt(index);
     --num_running;
   }
@@ -202,14 +202,14 @@ std::optional<Planner::Breach> find_breach(const View& view, const mortise_sched
     if (!take(index)) return Breach{fmt::format("seqs[{}] = {} is out of range or given twice", i, index), {}};
     if (n < 1 || n > view.remaining(index)) {
       return Breach{fmt::format("num_new_tokens[{}] = {}, but {} tokens need to run", i, n, view.remaining(index)),
-                    of(index)};
+                    id_of(index)};
     }
     const std::int32_t granted = plan.max_drafts[index], lookahead = view.lookahead[index];
     const std::int32_t least = view.drafts(index, n, view.least_drafts(index));
     if (granted < least || granted > lookahead) {
       return Breach{
           fmt::format("max_drafts[{}] = {}, but the sequence may have {} to {}", index, granted, least, lookahead),
-          of(index)};
+          id_of(index)};
     }
     const std::int32_t num_rows = n + view.drafts(index, n, granted);
     rows += num_rows;
@@ -222,7 +222,7 @@ std::optional<Planner::Breach> find_breach(const View& view, const mortise_sched
     if (plan.pin_tokens[i] < 0 || plan.pin_tokens[i] > view.num_tokens[index]) {
       return Breach{fmt::format("pin_tokens[{}] = {}, but the sequence has {} tokens", i, plan.pin_tokens[i],
                                 view.num_tokens[index]),
-                    of(index)};
+                    id_of(index)};
     }
   }
   if (rows > view.limits.max_batched_tokens) {

@@ -16,9 +16,9 @@ std::uint64_t draw_seed() {
 
 namespace {
 
-void check_ids(std::span<const std::int32_t> ids, const char* of, std::int32_t vocab_size) {
+void check_ids(std::span<const std::int32_t> ids, const char* list_name, std::int32_t vocab_size) {
   for (const std::int32_t id : ids) {
-    if (id < 0 || id >= vocab_size) fail("the {} has token id {}; ids are from 0 to {}", of, id, vocab_size - 1);
+    if (id < 0 || id >= vocab_size) fail("the {} has token id {}; ids are from 0 to {}", list_name, id, vocab_size - 1);
   }
 }
 

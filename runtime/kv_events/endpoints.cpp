@@ -59,12 +59,12 @@ bool collide(const std::string& one, const std::string& other) {
 
 KvEndpoints endpoints_of_model(const KvEndpoints& first, std::size_t index) {
   const std::size_t step = port_step(first);
-  const auto of = [&](std::size_t model) {
+  const auto endpoints_of = [&](std::size_t model) {
     return KvEndpoints{endpoint_of_model(first.publish, model, step), endpoint_of_model(first.replay, model, step)};
   };
-  KvEndpoints own = of(index);
+  KvEndpoints own = endpoints_of(index);
   for (std::size_t model = 0; model <= index; ++model) {
-    const KvEndpoints earlier = of(model);
+    const KvEndpoints earlier = endpoints_of(model);
     for (const auto& [publish, replay] : {std::pair(own.publish, earlier.replay), {earlier.publish, own.replay}}) {
       if (!collide(publish, replay)) continue;
       fail(

@@ -204,7 +204,7 @@ std::vector<std::int32_t> read_tokens(const nlohmann::json& json, const std::str
 
 nlohmann::json choices_json(const std::vector<GuidedChoice>& choices) {
   auto json = nlohmann::json::array();
-  for (const GuidedChoice& choice : choices) std::visit([&](const auto& of) { json.push_back(of); }, choice);
+  for (const GuidedChoice& choice : choices) std::visit([&](const auto& value) { json.push_back(value); }, choice);
   return json;
 }
 

@@ -214,7 +214,7 @@ std::size_t Service::max_generated(const SamplingParams& sampling, std::size_t n
     // A token of a text has at least one byte; an end token may follow.
     std::size_t longest = 0;
     for (const GuidedChoice& choice : sampling.choices) {
-      longest = std::max(longest, std::visit([](const auto& of) { return of.size(); }, choice));
+      longest = std::max(longest, std::visit([](const auto& value) { return value.size(); }, choice));
     }
     most = std::min(most, static_cast<std::int64_t>(longest) + 1);
   }

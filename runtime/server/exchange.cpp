@@ -12,8 +12,8 @@ namespace mortise {
 
 namespace asio = boost::asio;
 
-Exchange::Exchange(asio::any_io_executor executor, HttpRequest of)
-    : request(std::move(of)), executor_(std::move(executor)), timer_(executor_) {}
+Exchange::Exchange(asio::any_io_executor executor, HttpRequest request)
+    : request(std::move(request)), executor_(std::move(executor)), timer_(executor_) {}
 
 void Exchange::answer(HttpAnswer answer) {
   {

@@ -18,7 +18,7 @@ namespace mortise {
 class Exchange : public std::enable_shared_from_this<Exchange> {
  public:
   // `executor`: the connection's strand.
-  Exchange(boost::asio::any_io_executor executor, HttpRequest of);
+  Exchange(boost::asio::any_io_executor executor, HttpRequest request);
 
   HttpRequest request;  // the body is empty after take_body()
   // Keeps the objects that make the answer alive until the exchange ends. The handler sets it before it gives an

@@ -17,14 +17,14 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 
 short events_of(tcp::socket& socket) {
-  pollfd of{socket.native_handle(), POLLRDHUP, 0};
-  return ::poll(&of, 1, 0) == 1 ? of.revents : short{0};
+  pollfd polled{socket.native_handle(), POLLRDHUP, 0};
+  return ::poll(&polled, 1, 0) == 1 ? polled.revents : short{0};
 }
 
 asio::awaitable<void> watch(tcp::socket& socket, std::shared_ptr<void> /*owner*/,
                             std::shared_ptr<PeerWatch::State> state, std::function<void()> changed) {
   boost::system::error_code error;
-  const auto into = [](boost::system::error_code& of) { return asio::redirect_error(asio::use_awaitable, of); };
+  const auto into = [](boost::system::error_code& code) { return asio::redirect_error(asio::use_awaitable, code); };
   co_await socket.async_wait(tcp::socket::wait_read, into(error));
   asio::steady_timer timer(socket.get_executor());
   while (!error && socket.is_open() && (events_of(socket) & (POLLRDHUP | POLLERR | POLLHUP)) == 0) {

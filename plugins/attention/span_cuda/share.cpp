@@ -30,21 +30,21 @@ int32_t first_span(const mortise_batch& batch, const PlanShape& shape, int32_t s
 std::vector<std::vector<int32_t>> members_of_groups(const mortise_batch& batch, const PlanShape& shape,
                                                     bool innermost) {
   std::vector<std::vector<int32_t>> members(static_cast<std::size_t>(batch.num_groups));
-  std::vector<int32_t> of(static_cast<std::size_t>(batch.num_seqs), -1);
+  std::vector<int32_t> group_of(static_cast<std::size_t>(batch.num_seqs), -1);
   for (int32_t g = 0; g < batch.num_groups; ++g) {
     for (int32_t i = batch.group_offsets[g]; i < batch.group_offsets[g + 1]; ++i) {
       const int32_t seq = batch.group_seqs[i];
       if (!is_decode(batch, shape, seq)) continue;
-      of[static_cast<std::size_t>(seq)] = g;
+      group_of[static_cast<std::size_t>(seq)] = g;
       members[static_cast<std::size_t>(g)].push_back(seq);
     }
   }
   if (!innermost) return members;
   for (int32_t g = 0; g < batch.num_groups; ++g) {
     auto& all = members[static_cast<std::size_t>(g)];
-    all.erase(
-        std::remove_if(all.begin(), all.end(), [&](int32_t seq) { return of[static_cast<std::size_t>(seq)] != g; }),
-        all.end());
+    all.erase(std::remove_if(all.begin(), all.end(),
+                             [&](int32_t seq) { return group_of[static_cast<std::size_t>(seq)] != g; }),
+              all.end());
   }
   return members;
 }

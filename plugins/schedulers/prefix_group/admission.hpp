@@ -31,21 +31,21 @@ class Admission {
   const std::vector<PlannedStart>& starts() const { return starts_; }
 
  private:
-  void add_started(PriorityClass& of);
-  void add_waiting(PriorityClass& of);
-  void add_members(PriorityClass& of, Turn& turn);
+  void add_started(PriorityClass& priority_class);
+  void add_waiting(PriorityClass& priority_class);
+  void add_members(PriorityClass& priority_class, Turn& turn);
   bool offer(Request& request, Turn* turn);
   void keep_room(const Request& request);
-  Request* choose_leader(PriorityClass& of);
-  Request* relative_of_last(PriorityClass& of);
-  Request* counterweight(PriorityClass& of, const Request& oldest);
-  Request* next_outside_of_turns(PriorityClass& of);
+  Request* choose_leader(PriorityClass& priority_class);
+  Request* relative_of_last(PriorityClass& priority_class);
+  Request* counterweight(PriorityClass& priority_class, const Request& oldest);
+  Request* next_outside_of_turns(PriorityClass& priority_class);
   Turn* open_turn(Request& leader);
 
   bool is_full() const { return num_offered_ >= most_offered_; }
   bool may_start(Request& request);
   bool is_visible(const Request& request) const { return backlog_.view_index(request) >= 0; }
-  Request* oldest(PriorityClass& of);
+  Request* oldest(PriorityClass& priority_class);
   int32_t num_cached(const Request& request) const { return view_.num_cached[backlog_.view_index(request)]; }
   void judge_leader(Request& request);
   RequestTree::Shared to_come(const Request& request, uint64_t serial) const;

@@ -20,8 +20,8 @@ Request* Backlog::find(uint64_t id) {
 
 std::size_t Backlog::num_nodes() const {
   std::size_t count = 0;
-  for (const auto& [priority, of] : classes_) {
-    for (const auto& [group, tree] : of.trees) count += tree.num_nodes() - 1;
+  for (const auto& [priority, priority_class] : classes_) {
+    for (const auto& [group, tree] : priority_class.trees) count += tree.num_nodes() - 1;
   }
   return count;
 }
@@ -31,14 +31,14 @@ void Backlog::add(uint64_t id, std::span<const int32_t> tokens, int32_t max_new_
   const auto [at, is_new] = requests_.emplace(id, std::make_unique<Request>());
   if (!is_new) throw Failure(MORTISE_INVALID_ARGUMENT, "events", "sequence " + std::to_string(id) + " is added twice");
   Request& request = *at->second;
-  PriorityClass& of = classes_[priority];
-  of.priority = priority;
-  if (of.num_requests == 0) of.credit = INT64_MAX;  // settle() reduces it to rows_per_turn
-  ++of.num_requests;
-  RequestTree& tree = of.trees.try_emplace(group, block_size_).first->second;
+  PriorityClass& priority_class = classes_[priority];
+  priority_class.priority = priority;
+  if (priority_class.num_requests == 0) priority_class.credit = INT64_MAX;  // settle() reduces it to rows_per_turn
+  ++priority_class.num_requests;
+  RequestTree& tree = priority_class.trees.try_emplace(group, block_size_).first->second;
   request.id = id;
   request.ticket = ++last_ticket_;
-  request.of = &of;
+  request.priority_class = &priority_class;
   request.tree = &tree;
   request.group = group;
   request.num_tokens = static_cast<int32_t>(tokens.size());
@@ -48,18 +48,18 @@ void Backlog::add(uint64_t id, std::span<const int32_t> tokens, int32_t max_new_
   request.index = living_.size();
   living_.push_back({id, &request, -1});
   request.node = tree.insert(tokens, request.ticket);
-  of.waiting.emplace(request.ticket, &request);
-  of.by_share.emplace(request.share, request.ticket);
-  of.waiting_prompt += static_cast<double>(request.num_unshared);
-  of.waiting_new += max_new_tokens;
+  priority_class.waiting.emplace(request.ticket, &request);
+  priority_class.by_share.emplace(request.share, request.ticket);
+  priority_class.waiting_prompt += static_cast<double>(request.num_unshared);
+  priority_class.waiting_new += max_new_tokens;
 }
 
 void Backlog::leave_queue(Request& request) {
-  PriorityClass& of = *request.of;
-  if (of.waiting.erase(request.ticket) == 0) return;
-  of.by_share.erase({request.share, request.ticket});
-  of.waiting_prompt -= static_cast<double>(request.num_unshared);
-  of.waiting_new -= request.max_new_tokens;
+  PriorityClass& priority_class = *request.priority_class;
+  if (priority_class.waiting.erase(request.ticket) == 0) return;
+  priority_class.by_share.erase({request.share, request.ticket});
+  priority_class.waiting_prompt -= static_cast<double>(request.num_unshared);
+  priority_class.waiting_new -= request.max_new_tokens;
 }
 
 void Backlog::leave_tree(Request& request) {
@@ -71,7 +71,7 @@ void Backlog::leave_tree(Request& request) {
     tree.cancel(request.node, request.ticket);
   }
   request.tree = nullptr;
-  if (tree.empty()) request.of->trees.erase(request.group);
+  if (tree.empty()) request.priority_class->trees.erase(request.group);
 }
 
 void Backlog::end(uint64_t id) {
@@ -89,8 +89,8 @@ void Backlog::end(uint64_t id) {
   if (request->started()) std::erase(started_, request);
   pinned_.erase(id);
   living_[request->index].request = nullptr;
-  PriorityClass& of = *request->of;
-  if (--of.num_requests == 0) classes_.erase(of.priority);
+  PriorityClass& priority_class = *request->priority_class;
+  if (--priority_class.num_requests == 0) classes_.erase(priority_class.priority);
   requests_.erase(id);
 }
 
@@ -107,7 +107,7 @@ void Backlog::pin_evicted(uint64_t id) {
   if (request == nullptr) return;
   request->pinned_tokens = 0;
   pinned_.erase(id);
-  for (Turn& turn : request->of->turns) {
+  for (Turn& turn : request->priority_class->turns) {
     if (turn.pin_holder == id) turn.may_pin = false;
   }
 }
@@ -133,15 +133,15 @@ void Backlog::find_in_view(const mortise_schedule_view& view) {
 }
 
 void Backlog::start(Request& request, const PlannedStart* planned) {
-  PriorityClass& of = *request.of;
+  PriorityClass& priority_class = *request.priority_class;
   if (planned != nullptr) book(request, *planned);
   leave_queue(request);
-  of.admitted_prompt += static_cast<double>(request.num_unshared);
-  of.admitted_new += request.max_new_tokens;
+  priority_class.admitted_prompt += static_cast<double>(request.num_unshared);
+  priority_class.admitted_new += request.max_new_tokens;
   // halves old counts, so that only recent admissions matter
-  if (of.admitted_prompt + of.admitted_new > 2 * static_cast<double>(rows_per_turn_)) {
-    of.admitted_prompt /= 2;
-    of.admitted_new /= 2;
+  if (priority_class.admitted_prompt + priority_class.admitted_new > 2 * static_cast<double>(rows_per_turn_)) {
+    priority_class.admitted_prompt /= 2;
+    priority_class.admitted_new /= 2;
   }
   request.tree->start(request.node, request.ticket);
   request.rank = ++num_starts_;
@@ -149,20 +149,21 @@ void Backlog::start(Request& request, const PlannedStart* planned) {
 }
 
 void Backlog::book(Request& request, const PlannedStart& planned) {
-  PriorityClass& of = *request.of;
-  const auto turn = std::find_if(of.turns.begin(), of.turns.end(), [&](const Turn& t) { return t.id == planned.turn; });
+  PriorityClass& priority_class = *request.priority_class;
+  const auto turn = std::find_if(priority_class.turns.begin(), priority_class.turns.end(),
+                                 [&](const Turn& t) { return t.id == planned.turn; });
   if (planned.charge == Charge::kCredit) {
-    of.credit -= planned.rows;
+    priority_class.credit -= planned.rows;
   } else {
-    of.credit = std::min(of.credit + planned.rows, rows_per_turn_);
+    priority_class.credit = std::min(priority_class.credit + planned.rows, rows_per_turn_);
   }
-  if (turn == of.turns.end()) return;
+  if (turn == priority_class.turns.end()) return;
   request.turn = turn->id;
   if (std::exchange(turn->is_proposed, false)) {
-    forget_last(of);
-    of.last_tree = turn->tree;
-    of.last_node = turn->node;
-    of.last_tree->keep(of.last_node);
+    forget_last(priority_class);
+    priority_class.last_tree = turn->tree;
+    priority_class.last_node = turn->node;
+    priority_class.last_tree->keep(priority_class.last_node);
   }
   if (planned.charge == Charge::kNothing) {
     turn->in_turn = true;
@@ -182,10 +183,10 @@ void Backlog::forget_released_pins() {
   });
 }
 
-void Backlog::forget_last(PriorityClass& of) {
-  if (of.last_tree == nullptr) return;
-  of.last_tree->let_go(of.last_node);
-  of.last_tree = nullptr;
+void Backlog::forget_last(PriorityClass& priority_class) {
+  if (priority_class.last_tree == nullptr) return;
+  priority_class.last_tree->let_go(priority_class.last_node);
+  priority_class.last_tree = nullptr;
 }
 
 // A request leaves the tree when its prompt has run, because it computes nothing for others then, or when it is
@@ -197,34 +198,34 @@ void Backlog::follow_started(const mortise_schedule_view& view) {
     if (!computes) leave_tree(*request);
   }
   std::sort(started_.begin(), started_.end(), [](const Request* a, const Request* b) {
-    return std::pair(a->of->priority, a->rank) < std::pair(b->of->priority, b->rank);
+    return std::pair(a->priority_class->priority, a->rank) < std::pair(b->priority_class->priority, b->rank);
   });
 }
 
 // Closes turns that have ended, and turns that were only proposed: a proposed turn is void even if the same step is
 // planned again.
-void Backlog::close_turns(PriorityClass& of, bool proposals_only) {
-  std::erase_if(of.turns, [&](const Turn& turn) {
+void Backlog::close_turns(PriorityClass& priority_class, bool proposals_only) {
+  std::erase_if(priority_class.turns, [&](const Turn& turn) {
     if (proposals_only && !turn.is_proposed) return false;
     const bool waits = turn.tree->num_waiting(turn.node) > 0;
     // If no member was left at the last plan, requests that came later do not belong to this turn.
     const bool is_empty = !waits || turn.tree->oldest(turn.node) > last_ticket_planned_;
-    const Request* first = waits ? of.waiting.begin()->second : nullptr;
+    const Request* first = waits ? priority_class.waiting.begin()->second : nullptr;
     const bool leads = waits && first->tree == turn.tree && turn.tree->is_below(first->node, turn.node);
     if (!turn.is_proposed && !is_empty && (!turn.used_up || !turn.in_turn || leads)) return false;
     turn.tree->let_go(turn.node);
     return true;
   });
   // Drops trees that only a turn, or the memory of the last turn, still needed.
-  if (of.last_tree != nullptr && of.last_tree->num_requests() == 0) forget_last(of);
-  std::erase_if(of.trees, [](const auto& entry) { return entry.second.empty(); });
+  if (priority_class.last_tree != nullptr && priority_class.last_tree->num_requests() == 0) forget_last(priority_class);
+  std::erase_if(priority_class.trees, [](const auto& entry) { return entry.second.empty(); });
 }
 
 void Backlog::settle(const mortise_schedule_view& view, int64_t rows_per_turn) {
   rows_per_turn_ = rows_per_turn;
   if (std::exchange(block_size_, view.block_size) != view.block_size) {
-    for (auto& [priority, of] : classes_) {
-      for (auto& [group, tree] : of.trees) tree.set_block_size(block_size_);
+    for (auto& [priority, priority_class] : classes_) {
+      for (auto& [group, tree] : priority_class.trees) tree.set_block_size(block_size_);
     }
   }
   find_in_view(view);
@@ -243,15 +244,15 @@ void Backlog::settle(const mortise_schedule_view& view, int64_t rows_per_turn) {
   follow_started(view);
   const bool again = std::exchange(settled_, view.step_id + 1) == view.step_id + 1;
   if (!again) forget_released_pins();
-  for (auto& [priority, of] : classes_) {
-    of.credit = std::min(of.credit, rows_per_turn_);
-    close_turns(of, again);
+  for (auto& [priority, priority_class] : classes_) {
+    priority_class.credit = std::min(priority_class.credit, rows_per_turn_);
+    close_turns(priority_class, again);
   }
   last_ticket_planned_ = last_ticket_;
 }
 
-Turn& Backlog::propose_turn(PriorityClass& of, RequestTree& tree, NodeId node) {
-  Turn& turn = of.turns.emplace_back();
+Turn& Backlog::propose_turn(PriorityClass& priority_class, RequestTree& tree, NodeId node) {
+  Turn& turn = priority_class.turns.emplace_back();
   turn.id = ++num_turns_;
   turn.tree = &tree;
   turn.node = node;

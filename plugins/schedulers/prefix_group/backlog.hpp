@@ -52,7 +52,7 @@ enum class Follows { kWillingly, kHeldBack, kNoLonger };
 struct Request {
   uint64_t id = 0;
   Ticket ticket = 0;
-  PriorityClass* of = nullptr;
+  PriorityClass* priority_class = nullptr;
   RequestTree* tree = nullptr;  // null: it has left the tree
   NodeId node = kNoNode;
   uint64_t group = 0;
@@ -118,7 +118,7 @@ class Backlog {
   // Returns the request's index in the view of the last settle(); -1: the view left the request out.
   int32_t view_index(const Request& request) const { return living_[request.index].view_index; }
 
-  Turn& propose_turn(PriorityClass& of, RequestTree& tree, NodeId node);
+  Turn& propose_turn(PriorityClass& priority_class, RequestTree& tree, NodeId node);
   void set_planned(std::vector<PlannedStart> planned) { planned_ = std::move(planned); }
 
   std::map<int32_t, PriorityClass>& classes() { return classes_; }
@@ -145,8 +145,8 @@ class Backlog {
   void leave_tree(Request& request);
   void leave_queue(Request& request);
   void follow_started(const mortise_schedule_view& view);
-  void close_turns(PriorityClass& of, bool proposals_only);
-  void forget_last(PriorityClass& of);
+  void close_turns(PriorityClass& priority_class, bool proposals_only);
+  void forget_last(PriorityClass& priority_class);
   void forget_released_pins();
 
   int32_t block_size_ = 1;

@@ -18,8 +18,8 @@ class Pins {
       : backlog_(backlog), view_(view), planner_(planner) {}
 
   void collect() {
-    for (auto& [priority, of] : backlog_.classes()) {
-      for (Turn& turn : of.turns) collect(of, turn);
+    for (auto& [priority, priority_class] : backlog_.classes()) {
+      for (Turn& turn : priority_class.turns) collect(priority_class, turn);
     }
   }
 
@@ -71,7 +71,7 @@ class Pins {
            (request.pinned_tokens >= num_tokens || view_.num_cached[i] >= num_tokens);
   }
 
-  void collect(PriorityClass& of, Turn& turn) {
+  void collect(PriorityClass& priority_class, Turn& turn) {
     if (!turn.may_pin || turn.tree->num_waiting(turn.node) == 0) return;
     const int32_t prefix =
         turn.node == RequestTree::kRoot ? turn.tree->common_prefix(turn.node) : turn.tree->depth(turn.node);
@@ -79,11 +79,11 @@ class Pins {
     if (num_tokens == 0) return;
     Request* holder = backlog_.find(turn.pin_holder);
     if (holder == nullptr || !can_hold(*holder, num_tokens)) {
-      holder = of.waiting.at(turn.tree->last_waiting(turn.node));
+      holder = priority_class.waiting.at(turn.tree->last_waiting(turn.node));
     }
-    const bool can = can_hold(*holder, num_tokens);
-    turn.pin_holder = can ? holder->id : 0;
-    if (can) pins_.push_back({&turn, holder, num_tokens});
+    const bool holds_pin = can_hold(*holder, num_tokens);
+    turn.pin_holder = holds_pin ? holder->id : 0;
+    if (holds_pin) pins_.push_back({&turn, holder, num_tokens});
   }
 
   Backlog& backlog_;

@@ -63,12 +63,12 @@ inline TracedOp attention(const std::string& name, std::int32_t stretch, std::in
 }
 
 // One value a row.
-inline void record(RowTrace& trace, const TracedOp& of, const std::vector<std::int32_t>& rows,
+inline void record(RowTrace& trace, const TracedOp& op, const std::vector<std::int32_t>& rows,
                    const std::vector<std::int32_t>& values) {
   OutputRows output{};
   output.data = reinterpret_cast<const std::byte*>(values.data());
   output.row_stride = output.inner_bytes = sizeof(std::int32_t);
-  trace.record(of, output, rows);
+  trace.record(op, output, rows);
 }
 
 }  // namespace mortise::test

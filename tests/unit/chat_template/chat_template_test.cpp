@@ -27,26 +27,26 @@ std::string marked(std::string_view source, const Json& variables) {
 }
 
 TEST(ChatTemplate, MarksSurviveEveryOperation) {
-  const Json of = {{"x", " a<b> "}, {"l", {"p", "q"}}, {"d", {{"k", "v"}}}};
-  EXPECT_EQ(marked("<{{ x }}>", of), "<[ a<b> ]>");
-  EXPECT_EQ(marked("{{ '<' + x.strip() ~ '>' }}", of), "<[a<b>]>");
-  EXPECT_EQ(marked("{{ ('-' + x + '-')[:4] | upper }}", of), "-[ A<]");
-  EXPECT_EQ(marked("{{ x | replace('<b>', '!') | trim }}", of), "[a]!");
-  EXPECT_EQ(marked("{{ l | join('<|x|>') }}", of), "[p]<|x|>[q]");
-  EXPECT_EQ(marked("{{ ('<' ~ l[0] ~ '>').split(l[0]) | join }}", of), "<>");
-  EXPECT_EQ(marked("{{ d | tojson }}", of), R"({"[k]": "[v]"})");
-  EXPECT_EQ(marked("{{ d }}", of), "{'[k]': '[v]'}");
-  EXPECT_EQ(marked("{{ '%s|%s' % (x, 1) }}", of), "[ a<b> ]|1");
-  EXPECT_EQ(marked("{{ '{}|{k:>3}'.format(x, k=l[1]) }}", of), "[ a<b> ]|  [q]");
-  EXPECT_EQ(marked("{{ x[0:2] | title | indent(2, first=true) }}", of), "  [ A]");
-  EXPECT_EQ(marked("{% set y %}<{{ l[0] }}>{% endset %}{{ y * 2 }}", of), "<[p]><[p]>");
-  EXPECT_EQ(marked("{% macro m(t) %}({{ t }}){% endmacro %}{{ m(l[0]) }}", of), "([p])");
-  EXPECT_EQ(marked("{{ ('<' ~ l[0])|reverse }}", of), "[p]<");
-  EXPECT_EQ(marked("{{ [1] | tojson(indent=l[0]) }}", of), "[\n[p]1\n]");
-  EXPECT_EQ(marked("{{ {'a': 1, 'b': 2} | tojson(separators=l) }}", of), R"({"a"[q]1[p]"b"[q]2})");
-  EXPECT_EQ(marked("{{ ('{:' ~ l[0] ~ '>3}').format(1) }}", of), "[pp]1");
-  EXPECT_EQ(marked("{{ strftime_now('<' ~ l[0]) }}", of), "[<p]");
-  EXPECT_EQ(marked("{{ ('<' ~ x)[1:4] }}{{ ('<' ~ x)[::2] }}", of), "[ a<]<[ab ]");
+  const Json variables = {{"x", " a<b> "}, {"l", {"p", "q"}}, {"d", {{"k", "v"}}}};
+  EXPECT_EQ(marked("<{{ x }}>", variables), "<[ a<b> ]>");
+  EXPECT_EQ(marked("{{ '<' + x.strip() ~ '>' }}", variables), "<[a<b>]>");
+  EXPECT_EQ(marked("{{ ('-' + x + '-')[:4] | upper }}", variables), "-[ A<]");
+  EXPECT_EQ(marked("{{ x | replace('<b>', '!') | trim }}", variables), "[a]!");
+  EXPECT_EQ(marked("{{ l | join('<|x|>') }}", variables), "[p]<|x|>[q]");
+  EXPECT_EQ(marked("{{ ('<' ~ l[0] ~ '>').split(l[0]) | join }}", variables), "<>");
+  EXPECT_EQ(marked("{{ d | tojson }}", variables), R"({"[k]": "[v]"})");
+  EXPECT_EQ(marked("{{ d }}", variables), "{'[k]': '[v]'}");
+  EXPECT_EQ(marked("{{ '%s|%s' % (x, 1) }}", variables), "[ a<b> ]|1");
+  EXPECT_EQ(marked("{{ '{}|{k:>3}'.format(x, k=l[1]) }}", variables), "[ a<b> ]|  [q]");
+  EXPECT_EQ(marked("{{ x[0:2] | title | indent(2, first=true) }}", variables), "  [ A]");
+  EXPECT_EQ(marked("{% set y %}<{{ l[0] }}>{% endset %}{{ y * 2 }}", variables), "<[p]><[p]>");
+  EXPECT_EQ(marked("{% macro m(t) %}({{ t }}){% endmacro %}{{ m(l[0]) }}", variables), "([p])");
+  EXPECT_EQ(marked("{{ ('<' ~ l[0])|reverse }}", variables), "[p]<");
+  EXPECT_EQ(marked("{{ [1] | tojson(indent=l[0]) }}", variables), "[\n[p]1\n]");
+  EXPECT_EQ(marked("{{ {'a': 1, 'b': 2} | tojson(separators=l) }}", variables), R"({"a"[q]1[p]"b"[q]2})");
+  EXPECT_EQ(marked("{{ ('{:' ~ l[0] ~ '>3}').format(1) }}", variables), "[pp]1");
+  EXPECT_EQ(marked("{{ strftime_now('<' ~ l[0]) }}", variables), "[<p]");
+  EXPECT_EQ(marked("{{ ('<' ~ x)[1:4] }}{{ ('<' ~ x)[::2] }}", variables), "[ a<]<[ab ]");
 }
 
 TEST(ChatTemplate, TheRoleCountsAsTheTemplatesText) {
@@ -188,12 +188,12 @@ TEST(ChatTemplate, HostileTemplatesMakeNoLongChains) {
 }
 
 TEST(ChatTemplate, HostileTemplatesPayForWhatTheyRead) {
-  const Json of = {{"x", "c"}, {"d", {{"a", 1}}}};
+  const Json variables = {{"x", "c"}, {"d", {{"a", 1}}}};
   const std::string begin = "{% set k = 'x' * 100000 %}{% set k2 = k ~ '' %}{% for i in range(900) %}{{ ",
                     end = " }}{% endfor %}";
   for (const char* read : {"d[k]", "d.get(k)", "k in d", "k is sameas k2", "k.removeprefix(k ~ i)", "k is upper",
                            "k[5:6]", "k[:5:-9999]", "k | unique | list", "k.zfill(1)"}) {
-    EXPECT_THAT(error_of(begin + read + end, of), HasSubstr("rendering takes more than")) << read;
+    EXPECT_THAT(error_of(begin + read + end, variables), HasSubstr("rendering takes more than")) << read;
   }
   std::string names, attributes;
   for (int i = 0; i < 2000; ++i) names += fmt::format("{{% set a{} = 1 %}}", i);
@@ -206,10 +206,10 @@ TEST(ChatTemplate, HostileTemplatesPayForWhatTheyRead) {
 }
 
 TEST(ChatTemplate, HostileTemplatesPayForTheMemoryTheyTake) {
-  const Json of = {{"x", "c"}};
+  const Json variables = {{"x", "c"}};
   const auto error = [&](std::string_view source) {
     ChatInput input;
-    input.variables = of;
+    input.variables = variables;
     try {
       ChatTemplate::compile(source, {.limits = {.max_bytes = 1 << 20}}).render(input);
     } catch (const Error& error) {

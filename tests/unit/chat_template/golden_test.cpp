@@ -31,8 +31,8 @@ TEST(ChatTemplateGolden, TemplatesRenderAsJinja2RendersThem) {
   std::ifstream file(MORTISE_SOURCE_DIR "/tests/golden/chat_templates/cases.json");
   const Json goldens = Json::parse(file);
   ASSERT_GT(goldens["cases"].size(), 80u);
-  for (const Json& of : goldens["cases"]) {
-    EXPECT_EQ(rendered(of["template"], goldens["variables"]), of["text"]) << of["template"];
+  for (const Json& golden : goldens["cases"]) {
+    EXPECT_EQ(rendered(golden["template"], goldens["variables"]), golden["text"]) << golden["template"];
   }
 }
 

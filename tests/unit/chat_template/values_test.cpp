@@ -19,7 +19,7 @@ TEST(ChatTemplateValues, AnErrorNamesItsLine) {
 }
 
 TEST(ChatTemplateValues, WhatPythonRefusesIsRefused) {
-  const Json of = {{"d", {{"k", "v"}}}, {"l", {1, 2}}, {"s", "text"}, {"big", 18446744073709551615u}};
+  const Json all_variables = {{"d", {{"k", "v"}}}, {"l", {1, 2}}, {"s", "text"}, {"big", 18446744073709551615u}};
   const std::pair<const char*, const char*> errors[] = {
       {"{{ d.k.z.y }}", "a str has no 'z'"},
       {"{{ l[7] + 1 }}", "a list has no item 7"},
@@ -115,7 +115,7 @@ TEST(ChatTemplateValues, WhatPythonRefusesIsRefused) {
       {"{{ big }}", "the integer 18446744073709551615 has more than 64 bits"}};
   for (const auto& [source, message] : errors) {
     // A value of 64 bits alone is read before any line runs.
-    Json variables = of;
+    Json variables = all_variables;
     if (std::string_view(source) != "{{ big }}") variables.erase("big");
     EXPECT_THAT(error_of(source, variables), HasSubstr(message)) << source;
   }

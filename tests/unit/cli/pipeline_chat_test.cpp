@@ -45,8 +45,8 @@ TEST(PipelineChat, EveryTextOfAMessageIsTheCallers) {
   const char* const messages = R"([{"role": "tool", "content": "c", "name": "n", "tool_call_id": "i",
     "tool_calls": [{"function": {"name": "f", "arguments": {"k": "v", "<|im_end|>": ["w", 1]}}}], "empty": ""}])";
   EXPECT_EQ(marked(messages,
-                   [](const Json& of) {
-                     const Json& message = of[0];
+                   [](const Json& list) {
+                     const Json& message = list[0];
                      const Json& call = message["tool_calls"][0]["function"];
                      const Json& arguments = call["arguments"];
                      std::string all = "<" + text(message["role"]) + ">" + text(message["empty"]);
@@ -58,12 +58,15 @@ TEST(PipelineChat, EveryTextOfAMessageIsTheCallers) {
                      return all;
                    }),
             "<tool>[c][n][i][f][v][<][|im_end|>][w]1");
-  EXPECT_THAT(marked(R"([{"role": "<|im_end|>", "content": ""}])", [](const Json& of) { return text(of[0]["role"]); }),
-              "[<][|im_end|>]");
+  EXPECT_THAT(
+      marked(R"([{"role": "<|im_end|>", "content": ""}])", [](const Json& list) { return text(list[0]["role"]); }),
+      "[<][|im_end|>]");
 }
 
 TEST(PipelineChat, ASpecialTokenInTwoContentsIsNone) {
-  const PipelineChat::Script join = [](const Json& of) { return text(of[0]["content"]) + text(of[1]["content"]); };
+  const PipelineChat::Script join = [](const Json& list) {
+    return text(list[0]["content"]) + text(list[1]["content"]);
+  };
   const char* const messages = R"([{"role": "user", "content": "<|im_"}, {"role": "user", "content": "end|>"}])";
   EXPECT_EQ(marked(messages, join), "[<|im_][end|>]");
   const PipelineChat chat(demo(), {}, join);
@@ -75,8 +78,8 @@ TEST(PipelineChat, ASpecialTokenInTwoContentsIsNone) {
 TEST(PipelineChat, AFunctionMayStripRepeatAndNestTexts) {
   const char* const messages = R"([{"role": "user", "content": " a b\n"}, {"role": "user", "content": "c"}])";
   EXPECT_EQ(marked(messages,
-                   [](const Json& of) {
-                     const std::string first = text(of[0]["content"]), second = text(of[1]["content"]);
+                   [](const Json& list) {
+                     const std::string first = text(list[0]["content"]), second = text(list[1]["content"]);
                      std::string nested = first;
                      nested.replace(nested.find(" b"), 1, second);
                      return first.substr(1, first.size() - 2) + "|" + second + second + "|" + nested;
@@ -87,7 +90,7 @@ TEST(PipelineChat, AFunctionMayStripRepeatAndNestTexts) {
 TEST(PipelineChat, ATextThatLostAMarkIsRefused) {
   const char* const messages = R"([{"role": "user", "content": "abc"}])";
   const auto cut = [&](std::size_t begin, std::size_t num_bytes) {
-    return marked(messages, [=](const Json& of) { return text(of[0]["content"]).substr(begin, num_bytes); });
+    return marked(messages, [=](const Json& list) { return text(list[0]["content"]).substr(begin, num_bytes); });
   };
   EXPECT_EQ(cut(3, 3), "abc");  // neither mark: the function made it its own text
   for (const auto& [begin, size] : {std::pair(0, 6), {3, 6}, {1, 7}, {0, 7}, {3, 5}}) {
@@ -99,15 +102,15 @@ TEST(PipelineChat, ATextThatLostAMarkIsRefused) {
 TEST(PipelineChat, ASpecialTokenThatIsCutOutOfATextIsNone) {
   const char* const messages = R"([{"role": "user", "content": "a <|im_end|> b"}])";
   EXPECT_EQ(marked(messages,
-                   [](const Json& of) {
-                     const std::string all = text(of[0]["content"]);
+                   [](const Json& list) {
+                     const std::string all = text(list[0]["content"]);
                      return all.substr(all.find("a"), all.find("b") + 1 - all.find("a"));
                    }),
             "a [<]|im_end|> b");
 }
 
 TEST(PipelineChat, ThePrivateCharactersOfAMessageAreItsOwn) {
-  const PipelineChat::Script first = [](const Json& of) { return text(of[0]["content"]) + "."; };
+  const PipelineChat::Script first = [](const Json& list) { return text(list[0]["content"]) + "."; };
   EXPECT_EQ(marked("[{\"role\": \"user\", \"content\": \"\xEE\x80\x81<|im_end|>\xEE\x80\x80\"}]", first),
             "[\xEE\x80\x81][<][|im_end|>\xEE\x80\x80].");
   std::string all = R"([{"role": "user", "content": ")";
@@ -121,9 +124,9 @@ TEST(PipelineChat, ThePrivateCharactersOfAMessageAreItsOwn) {
 TEST(PipelineChat, ManyMessagesTakeNoSquareOfTime) {
   ChatInput input;
   for (int i = 0; i < 100'000; ++i) input.messages.push_back({{"role", "user"}, {"content", "<|im_end|>"}});
-  const PipelineChat chat(demo(), {}, [](const Json& of) {
+  const PipelineChat chat(demo(), {}, [](const Json& list) {
     std::string all;
-    for (const Json& message : of) all += text(message["content"]);
+    for (const Json& message : list) all += text(message["content"]);
     return all;
   });
   EXPECT_EQ(chat.render(input).text.size(), 200'000u);

@@ -35,7 +35,7 @@ struct Prompt {
 
 // A step of whole prompts, and what is wanted of their rows.
 struct Step {
-  explicit Step(std::vector<Prompt> of) : prompts(std::move(of)) {
+  explicit Step(std::vector<Prompt> step_prompts) : prompts(std::move(step_prompts)) {
     for (const Prompt& prompt : prompts) {
       first_rows.push_back(num_rows);
       runs.push_back({runs.size() + 1, 0, prompt.tokens, {}, prompt.blocks});

@@ -55,7 +55,7 @@ struct PackedF32 {
 
 template <std::size_t rows, std::size_t panels>
 struct Sums {
-  F32x16 of[rows][panels];
+  F32x16 values[rows][panels];
 };
 
 // sums[i][j] += x[i] times the even or odd k of a pair of panel j: one step of a chain.
@@ -69,7 +69,7 @@ MORTISE_INLINE void add_half(const float* x, std::size_t x_stride, const typenam
   for (std::size_t i = 0; i < rows; ++i) {
     const F32x16 factor = broadcast(x[i * x_stride + odd]);
 #pragma GCC unroll 4
-    for (std::size_t j = 0; j < panels; ++j) sums.of[i][j] = W::multiply_add(factor, weights[j], sums.of[i][j]);
+    for (std::size_t j = 0; j < panels; ++j) sums.values[i][j] = W::multiply_add(factor, weights[j], sums.values[i][j]);
   }
 }
 
@@ -78,7 +78,7 @@ MORTISE_INLINE void clear(Sums<rows, panels>& sums) {
 #pragma GCC unroll 8
   for (std::size_t i = 0; i < rows; ++i) {
 #pragma GCC unroll 4
-    for (std::size_t j = 0; j < panels; ++j) sums.of[i][j] = zero();
+    for (std::size_t j = 0; j < panels; ++j) sums.values[i][j] = zero();
   }
 }
 
@@ -120,7 +120,7 @@ void multiply_block(const float* x, std::size_t x_stride, const typename W::Elem
 #pragma GCC unroll 4
       for (std::size_t j = 0; j < panels; ++j) {
         float* sum = acc + i * kPanelBlock * kLanes + j * kLanes;
-        store(sum, load(sum) + (a.of[i][j] + b.of[i][j]));
+        store(sum, load(sum) + (a.values[i][j] + b.values[i][j]));
       }
     }
     x += kDepthTile;

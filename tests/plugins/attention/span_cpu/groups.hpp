@@ -59,8 +59,9 @@ inline Groups groups_of(const mortise_batch& batch) {
     const auto& [depth, seqs] = by_depth[g];
     int32_t parent = -1;  // the last, and so the deepest, that has all of them
     for (std::size_t other = 0; other < g; ++other) {
-      const auto& of = by_depth[other].second;
-      if (std::includes(of.begin(), of.end(), seqs.begin(), seqs.end())) parent = static_cast<int32_t>(other);
+      const auto& other_seqs = by_depth[other].second;
+      if (std::includes(other_seqs.begin(), other_seqs.end(), seqs.begin(), seqs.end()))
+        parent = static_cast<int32_t>(other);
     }
     groups.members.insert(groups.members.end(), seqs.begin(), seqs.end());
     groups.offsets.push_back(static_cast<int32_t>(groups.members.size()));

@@ -49,7 +49,7 @@ class Follower {
 
  private:
   struct Record {
-    RowHead of;
+    RowHead row_head;
     Spans spans;
   };
 
@@ -60,7 +60,7 @@ class Follower {
       const int32_t row =
           block.prefix < 0 ? block.row + r : plan_.gathered_rows[static_cast<std::size_t>(block.row + r)];
       for (int32_t h = 0; h < block.num_heads; ++h) {
-        const RowHead of = {row, unit.kv_head * shape_.group + block.head + h};
+        const RowHead row_head = {row, unit.kv_head * shape_.group + block.head + h};
         const auto at = [&](const Partials& partials, int32_t n) {
           const auto record = static_cast<int64_t>(cpu::record_floats(shape_.value_width));
           return partials.at + n * partials.stride + (r * block.num_heads + h) * record;
@@ -71,20 +71,20 @@ class Follower {
           for (int32_t n = 0; n < prior.count; ++n) {
             const auto found = before.find(at(prior, n));
             ASSERT_NE(found, before.end()) << "row " << row << " merges what nobody has written";
-            ASSERT_EQ(found->second.of, of);
+            ASSERT_EQ(found->second.row_head, row_head);
             seen.insert(seen.end(), found->second.spans.begin(), found->second.spans.end());
           }
         }
         for (int32_t span = unit.first_span; span < unit.end_span; ++span) {
           if (unit.result == Result::kPartials) {
-            write(at(unit.partials, span - unit.first_span), {of, {span}});
+            write(at(unit.partials, span - unit.first_span), {row_head, {span}});
           } else {
             seen.push_back(span);
           }
         }
-        if (unit.result == Result::kFolded) write(at(unit.partials, 0), {of, seen});
+        if (unit.result == Result::kFolded) write(at(unit.partials, 0), {row_head, seen});
         if (unit.result == Result::kOut) {
-          ASSERT_TRUE(results_.emplace(of, seen).second) << "row " << row;
+          ASSERT_TRUE(results_.emplace(row_head, seen).second) << "row " << row;
         }
       }
     }

@@ -17,7 +17,7 @@ constexpr int32_t kBlockSize = 16, kMaxBlocks = 400;
 
 struct Sequence {
   int32_t rows, length;  // length 0: padding
-  int32_t of = -1, shared = 0;
+  int32_t shared_with = -1, shared = 0;
 };
 
 struct Batch {
@@ -29,7 +29,7 @@ struct Batch {
       const std::size_t first = blocks.size();
       for (int32_t i = 0; i < kMaxBlocks; ++i) {
         const bool shared = (i + 1) * kBlockSize <= sequence.shared;
-        blocks.push_back(shared ? blocks[static_cast<std::size_t>(sequence.of * kMaxBlocks + i)] : next++);
+        blocks.push_back(shared ? blocks[static_cast<std::size_t>(sequence.shared_with * kMaxBlocks + i)] : next++);
       }
       EXPECT_EQ(blocks.size(), first + kMaxBlocks);
     }
@@ -187,9 +187,9 @@ TEST(SharePlan, EveryRowHasEachOfItsSpansOnceAndInOrder) {
     for (int32_t i = 0, n = static_cast<int32_t>(2 + rng() % 40); i < n; ++i) {
       Sequence sequence{};
       if (i > 0 && rng() % 6 != 0) {
-        sequence.of = static_cast<int32_t>(rng() % static_cast<uint32_t>(i));
+        sequence.shared_with = static_cast<int32_t>(rng() % static_cast<uint32_t>(i));
         sequence.shared = static_cast<int32_t>(
-            rng() % static_cast<uint32_t>(sequences[static_cast<std::size_t>(sequence.of)].length + 1));
+            rng() % static_cast<uint32_t>(sequences[static_cast<std::size_t>(sequence.shared_with)].length + 1));
       }
       sequence.length = sequence.shared + 1 + static_cast<int32_t>(rng() % (rng() % 3 == 0 ? 1500 : 300));
       sequence.length = std::min(sequence.length, kMaxBlocks * kBlockSize);

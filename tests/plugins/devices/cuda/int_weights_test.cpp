@@ -266,7 +266,7 @@ class RandomProduct {
   std::size_t between(std::size_t low, std::size_t high) {
     return std::uniform_int_distribution<std::size_t>(low, high)(rng_);
   }
-  int pick(const std::vector<int>& of) { return of[between(0, of.size() - 1)]; }
+  int pick(const std::vector<int>& values) { return values[between(0, values.size() - 1)]; }
   std::mt19937 rng_;
   unsigned seed_;
 };

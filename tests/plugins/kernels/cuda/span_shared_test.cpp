@@ -114,8 +114,8 @@ TEST_P(SharedSpans, OfNestedAndSeveralGroupsAndNone) {
     for (int32_t i = 0; i < 24; ++i) {
       Prefix prefix{0, 0};
       if (i >= 3) {
-        prefix.of = static_cast<int32_t>(rng() % static_cast<uint32_t>(i));
-        const int32_t all = c.lengths[static_cast<std::size_t>(prefix.of)];
+        prefix.earlier_seq = static_cast<int32_t>(rng() % static_cast<uint32_t>(i));
+        const int32_t all = c.lengths[static_cast<std::size_t>(prefix.earlier_seq)];
         prefix.tokens = rng() % 6 == 0 ? 0 : static_cast<int32_t>(rng() % static_cast<uint32_t>(all));
       }
       c.prefixes.push_back(prefix);

@@ -285,20 +285,20 @@ TEST(SpanExtremes, WeightsAndSumsOfTheReferenceAreThoseOfTheSpecification) {
              "reference");
   const std::vector<float> s = scores.values();
   const std::vector<Bf16> p = weights.values();
-  const std::vector<float2> of = stats.values();
+  const std::vector<float2> maxima_and_sums = stats.values();
   for (std::size_t i = 0; i < n; ++i) {
     const int32_t start = static_cast<int32_t>(i) % spans * cuda::kSpan;
     const int32_t seen = std::min(cuda::kSpan, key.position - start + 1);
     const float* t = &s[i * cuda::kSpan];
     const float m = *std::max_element(t, t + seen) * args.scale;
-    EXPECT_EQ(m, of[i].x);
+    EXPECT_EQ(m, maxima_and_sums[i].x);
     double sum = 0;
     for (int32_t k = 0; k < cuda::kSpan; ++k) {
       const Bf16 expected = k < seen ? narrow(cuda::span::probability(t[k], args.scale, m)) : Bf16{0};
       ASSERT_EQ(p[i * cuda::kSpan + static_cast<std::size_t>(k)], expected) << "span " << i << ", key " << k;
       sum += widen(expected);
     }
-    EXPECT_NEAR(of[i].y / sum, 1.0, 1e-5);
+    EXPECT_NEAR(maxima_and_sums[i].y / sum, 1.0, 1e-5);
     for (int32_t k = 0; k < seen; k += 37) {  // and the scores are q . K
       const std::vector<Bf16> row = world.kv_head(0, start + k, static_cast<int32_t>(i) / spans / 4, false);
       double exact = 0;

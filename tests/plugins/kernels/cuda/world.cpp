@@ -82,11 +82,11 @@ World::World(const Config& config)
   for (std::size_t seq = 0; seq < config.lengths.size(); ++seq) {
     const int32_t shared = shared_tokens(static_cast<int32_t>(seq));
     for (int32_t i = 0; i * config.block_size < config.lengths[seq]; ++i) {
-      const auto entry = [&](std::size_t of) -> int32_t& {
-        return table_[of * static_cast<std::size_t>(max_blocks_) + static_cast<std::size_t>(i)];
+      const auto entry = [&](std::size_t table_row) -> int32_t& {
+        return table_[table_row * static_cast<std::size_t>(max_blocks_) + static_cast<std::size_t>(i)];
       };
       const bool is_shared = i * config.block_size < shared;
-      entry(seq) = is_shared ? entry(static_cast<std::size_t>(config.prefixes[seq].of)) : order[next++];
+      entry(seq) = is_shared ? entry(static_cast<std::size_t>(config.prefixes[seq].earlier_seq)) : order[next++];
     }
   }
   // Slots that no token has hold the worst that an earlier sequence can have left there: K is NaN, V as large as can
@@ -154,7 +154,7 @@ std::size_t World::slot_offset(int32_t seq, int32_t position, int32_t kv_head, b
 }
 
 std::vector<Bf16> World::kv_head(int32_t seq, int32_t position, int32_t kv_head, bool values) const {
-  while (position < shared_tokens(seq)) seq = config_.prefixes[static_cast<std::size_t>(seq)].of;
+  while (position < shared_tokens(seq)) seq = config_.prefixes[static_cast<std::size_t>(seq)].earlier_seq;
   return noise_row(config_.seed, seq, position, 1000 + 2 * kv_head + (values ? 1 : 0), config_.head_dim, 1);
 }
 

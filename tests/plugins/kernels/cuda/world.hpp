@@ -21,7 +21,7 @@ Bf16 narrow(float x);
 
 // The first `tokens` of a sequence are those of an earlier one, in the same blocks.
 struct Prefix {
-  int32_t of, tokens;
+  int32_t earlier_seq, tokens;
 };
 
 struct Config {
