@@ -12,11 +12,11 @@ namespace mortise::conformance {
 namespace {
 
 void expect_same_numbers(const std::vector<float>& expected, const std::vector<float>& found, const char* what,
-                         const std::pair<std::size_t, std::int32_t>& place, const char* name) {
+                         const std::pair<std::size_t, std::int32_t>& row_key, const char* name) {
   for (std::size_t i = 0; i < expected.size(); ++i) {
     const auto a = mortise_bits_of(expected[i]), b = mortise_bits_of(found[i]);
     expect(a == b, "{}: sequence {}, position {}: {} {} is {} (bits {:#010x}), expected {} (bits {:#010x})", what,
-           place.first, place.second, name, i, found[i], b, expected[i], a);
+           row_key.first, row_key.second, name, i, found[i], b, expected[i], a);
   }
 }
 
@@ -48,11 +48,11 @@ void check_hidden(const mortise_tensor& hidden, std::int64_t rows, std::int64_t 
 }  // namespace
 
 void expect_same_rows(const ModelRows& expected, const ModelRows& found, const char* what) {
-  for (const auto& [place, row] : found) {
-    const auto other = expected.find(place);
+  for (const auto& [row_key, row] : found) {
+    const auto other = expected.find(row_key);
     if (other == expected.end()) fail("the case compares rows that it has not computed");
-    expect_same_numbers(other->second.hidden, row.hidden, what, place, "hidden");
-    expect_same_numbers(other->second.logits, row.logits, what, place, "logit");
+    expect_same_numbers(other->second.hidden, row.hidden, what, row_key, "hidden");
+    expect_same_numbers(other->second.logits, row.logits, what, row_key, "logit");
   }
 }
 
@@ -184,9 +184,9 @@ ModelRows ModelScene::step_by(const Part& model, const std::vector<SceneRun>& ru
   make_step(runs, style);
   forward(model);
   ModelRows rows;
-  std::vector<std::pair<std::size_t, std::int32_t>> places;
+  std::vector<std::pair<std::size_t, std::int32_t>> row_keys;
   for (const SceneRun& run : runs) {
-    for (std::int32_t i = 0; i < run.count; ++i) places.emplace_back(run.sequence, run.first + i);
+    for (std::int32_t i = 0; i < run.count; ++i) row_keys.emplace_back(run.sequence, run.first + i);
   }
   const std::int64_t most = usual_sizes().max_logit_rows;
   for (std::int64_t first = 0; first < hidden_.rows; first += most) {
@@ -194,7 +194,7 @@ ModelRows ModelScene::step_by(const Part& model, const std::vector<SceneRun>& ru
     for (std::int64_t row = first; row < std::min(first + most, hidden_.rows); ++row) indices.push_back(row);
     const Matrix logits = head(model, hidden_.rows_at(indices), 0, dims_.vocab_size);
     for (const std::int64_t row : indices) {
-      rows[places[static_cast<std::size_t>(row)]] = {values_of_row(hidden_, row), values_of_row(logits, row - first)};
+      rows[row_keys[static_cast<std::size_t>(row)]] = {values_of_row(hidden_, row), values_of_row(logits, row - first)};
     }
   }
   return rows;

@@ -11,7 +11,7 @@ int64_t blocks_for(int64_t tokens, int32_t block_size) {
 
 }  // namespace
 
-Planner::Planner(const mortise_schedule_view& view, const Limits& limits, std::span<const Place> order)
+Planner::Planner(const mortise_schedule_view& view, const Limits& limits, std::span<const OrderEntry> order)
     : view_(view),
       seq_budget_(std::min(view.seq_budget, limits.max_num_seqs)),
       cuts_drafts_((view.flags & MORTISE_VIEW_WHOLE_DRAFTS) == 0),
@@ -24,10 +24,10 @@ Planner::Planner(const mortise_schedule_view& view, const Limits& limits, std::s
   if (!cuts_drafts_) drafts_.assign(view.lookahead, view.lookahead + view.num_seqs);
   order_.reserve(order.size());
   keep_free_.reserve(order.size());
-  for (const Place& place : order) {
-    order_.push_back(place.index);
-    keep_free_.push_back(place.keep_free);
-    num_running_ += running(place.index) ? 1 : 0;
+  for (const OrderEntry& entry : order) {
+    order_.push_back(entry.index);
+    keep_free_.push_back(entry.keep_free);
+    num_running_ += running(entry.index) ? 1 : 0;
   }
 }
 
@@ -139,8 +139,8 @@ int64_t Planner::still_needed(int32_t i) const {
 // Whether `i` fits now, or after preempting running sequences of worse priority.
 bool Planner::can_displace(int32_t i) const {
   int64_t reserve = 0, gain = 0;
-  bool place = num_running_ < seq_budget_;
-  const bool free_place = place;
+  const bool has_budget = num_running_ < seq_budget_;
+  bool may_get_budget = has_budget;
   for (const int32_t other : order_) {
     if (is_preempted_[other] || !(running(other) || new_tokens_[other] > 0)) continue;
     if (view_.priorities[other] <= view_.priorities[i]) {
@@ -148,13 +148,13 @@ bool Planner::can_displace(int32_t i) const {
     } else if (running(other)) {
       gain += view_.blocks_freed_if_preempted[other];
       if (new_tokens_[other] > 0) gain += cost(other, end_of(other, new_tokens_[other]));
-      place = true;
+      may_get_budget = true;
     }
   }
   const int64_t end = end_of(i, remaining(i));
-  if (free_place && cost(i, end) <= blocks_.num_free() - reserve) return true;
+  if (has_budget && cost(i, end) <= blocks_.num_free() - reserve) return true;
   if (num_admitted_ > 0 && preempted_.empty()) return false;  // as in serve()
-  return place && blocks_for(end, view_.block_size) <= blocks_.num_free() - reserve + gain;
+  return may_get_budget && blocks_for(end, view_.block_size) <= blocks_.num_free() - reserve + gain;
 }
 
 // Admits waiting sequences of better priority than a running one, and preempts for them if needed.
@@ -182,9 +182,9 @@ void Planner::admit_waiting() {
   for (const int32_t i : order_) {
     if (running(i) || new_tokens_[i] > 0) reserve += still_needed(i);
   }
-  for (std::size_t place = 0; place < order_.size(); ++place) {
-    const int32_t i = order_[place];
-    reserve += keep_free_[place];
+  for (std::size_t position = 0; position < order_.size(); ++position) {
+    const int32_t i = order_[position];
+    reserve += keep_free_[position];
     if (running(i) || new_tokens_[i] > 0 || remaining(i) < 1) continue;
     if (num_running_ >= seq_budget_ || num_scheduled_ >= seq_budget_ || rows_left_ < 1) return;
     // The only sequence of a plan needs no reserve: the host has checked that it fits the pool.

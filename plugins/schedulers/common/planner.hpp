@@ -29,19 +29,19 @@ struct Limits {
   int32_t max_batched_tokens;
 };
 
-// A sequence's place in the order.
-struct Place {
+// A sequence in the order in which the planner serves them.
+struct OrderEntry {
   int32_t index;          // of the view
   int64_t keep_free = 0;  // blocks that this sequence and later ones leave to sequences that cannot be admitted yet
 };
 
-// Builds one plan. Invariant: the plan so far fits the view's rows, places and free blocks. Used by one thread, for one
-// plan.
+// Builds one plan. Invariant: the plan so far fits the view's token_budget, seq_budget and free blocks. Used by one
+// thread, for one plan.
 class Planner {
  public:
   // The view outlives the planner. The smaller of the view's budgets and `limits` applies. REQUIRES: `order` has all
   // running sequences, no sequence twice, and is sorted by priority.
-  Planner(const mortise_schedule_view& view, const Limits& limits, std::span<const Place> order);
+  Planner(const mortise_schedule_view& view, const Limits& limits, std::span<const OrderEntry> order);
 
   void plan();
   void write(mortise_schedule_plan& out) const;
@@ -76,7 +76,7 @@ class Planner {
   int32_t num_admitted_ = 0;  // by this plan
   int32_t num_scheduled_ = 0;
   std::vector<int32_t> order_;       // indices of the view
-  std::vector<int64_t> keep_free_;   // by place in the order
+  std::vector<int64_t> keep_free_;   // by position in the order
   std::vector<int32_t> new_tokens_;  // by index of the view; 0: not in the plan
   std::vector<int32_t> drafts_;      // granted so far, by index of the view
   std::vector<int32_t> preempted_;   // indices, in the order of preemption

@@ -4,13 +4,13 @@
 
 namespace mortise::fcfs {
 
-using scheduling::Place;
+using scheduling::OrderEntry;
 
-std::vector<Place> order_by_arrival(const mortise_schedule_view& view) {
-  std::vector<Place> order;
+std::vector<OrderEntry> order_by_arrival(const mortise_schedule_view& view) {
+  std::vector<OrderEntry> order;
   order.reserve(static_cast<std::size_t>(view.num_seqs));
   for (int32_t i = 0; i < view.num_seqs; ++i) order.push_back({i});
-  const auto before = [&](const Place& a, const Place& b) {
+  const auto before = [&](const OrderEntry& a, const OrderEntry& b) {
     const int32_t i = a.index, j = b.index;
     return view.priorities[i] != view.priorities[j] ? view.priorities[i] < view.priorities[j]
                                                     : view.arrivals[i] < view.arrivals[j];

@@ -8,6 +8,6 @@
 
 namespace mortise::fcfs {
 
-std::vector<scheduling::Place> order_by_arrival(const mortise_schedule_view& view);
+std::vector<scheduling::OrderEntry> order_by_arrival(const mortise_schedule_view& view);
 
 }  // namespace mortise::fcfs

@@ -23,7 +23,7 @@ Admission::Admission(Backlog& backlog, const mortise_schedule_view& view, const 
                      uint64_t serial)
     : backlog_(backlog), view_(view), seq_budget_(std::min(view.seq_budget, limits.max_num_seqs)), serial_(serial) {}
 
-std::vector<scheduling::Place> Admission::order() {
+std::vector<scheduling::OrderEntry> Admission::order() {
   const auto num_running =
       static_cast<int32_t>(std::count(view_.states, view_.states + view_.num_seqs, MORTISE_SEQ_RUNNING));
   int32_t num_seen = 0;  // running requests of this or a better priority
@@ -33,7 +33,7 @@ std::vector<scheduling::Place> Admission::order() {
       const int32_t i = backlog_.view_index(**started);
       num_seen += i >= 0 && view_.states[i] == MORTISE_SEQ_RUNNING ? 1 : 0;
     }
-    // Free places, and places that can be taken from running requests of worse priority.
+    // What is left of the seq_budget, and the running requests of worse priority, which may be preempted.
     most_offered_ = seq_budget_ - num_running + (num_running - num_seen);
     add_started(priority_class);
     priority_class.credit_now = priority_class.credit;
@@ -160,7 +160,7 @@ bool Admission::may_start(Request& request) {
 void Admission::keep_room(const Request& request) {
   const int32_t own = request.num_tokens - to_come(request, serial_).num_tokens;
   keep_free_ += (own + view_.block_size - 1) / view_.block_size + 1;
-  ++num_offered_;  // the held-back request will need a place too
+  ++num_offered_;  // the held-back request will count against the seq_budget too
 }
 
 int64_t Admission::rows_of(const Request& request) const {

@@ -25,7 +25,7 @@ class Admission {
   Admission(Backlog& backlog, const mortise_schedule_view& view, const scheduling::Limits& limits, uint64_t serial);
 
   // All running requests, and the waiting requests that the step may admit. Call once.
-  std::vector<scheduling::Place> order();
+  std::vector<scheduling::OrderEntry> order();
   // For each request in the order that has not started yet: its turn, its rows, and whether they count against the turn
   // or the credit.
   const std::vector<PlannedStart>& starts() const { return starts_; }
@@ -55,7 +55,7 @@ class Admission {
   const mortise_schedule_view& view_;
   const int32_t seq_budget_;
   const uint64_t serial_;
-  std::vector<scheduling::Place> order_;
+  std::vector<scheduling::OrderEntry> order_;
   std::vector<PlannedStart> starts_;
   int64_t keep_free_ = 0;  // blocks for requests that were held back since the last entry of the order
   int32_t num_offered_ = 0, most_offered_ = 0;

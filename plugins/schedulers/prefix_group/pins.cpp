@@ -25,10 +25,10 @@ class Pins {
 
   // A request that runs alone must find all blocks that it will ever need beside the pins of other requests. Drops
   // these pins if it would not.
-  void leave_room_for(std::span<const scheduling::Place> order) {
+  void leave_room_for(std::span<const scheduling::OrderEntry> order) {
     if (pins_.empty()) return;
-    for (const scheduling::Place& place : order) {
-      const Request* request = backlog_.find(view_.seq_ids[place.index]);
+    for (const scheduling::OrderEntry& entry : order) {
+      const Request* request = backlog_.find(view_.seq_ids[entry.index]);
       const int64_t needed = blocks(int64_t{request->num_tokens} + request->max_new_tokens);
       const auto is_others = [&](const Pin& pin) { return !shares(*request, *pin.turn); };
       int64_t pinned = 0;
@@ -95,7 +95,7 @@ class Pins {
 }  // namespace
 
 void plan_pins(Backlog& backlog, const mortise_schedule_view& view, const scheduling::Planner& planner,
-               std::span<const scheduling::Place> order, mortise_schedule_plan& out) {
+               std::span<const scheduling::OrderEntry> order, mortise_schedule_plan& out) {
   Pins pins(backlog, view, planner);
   pins.collect();
   pins.leave_room_for(order);

@@ -12,6 +12,6 @@ namespace mortise::prefix_group {
 // Adds the pins to a plan that `planner` made from `order`. A pin is left out, or ended, if it could keep a request of
 // the order from running to its end even when nothing else runs.
 void plan_pins(Backlog& backlog, const mortise_schedule_view& view, const scheduling::Planner& planner,
-               std::span<const scheduling::Place> order, mortise_schedule_plan& out);
+               std::span<const scheduling::OrderEntry> order, mortise_schedule_plan& out);
 
 }  // namespace mortise::prefix_group

@@ -40,7 +40,7 @@ void Scheduler::events(const mortise_schedule_events& events) {
 void Scheduler::plan(const mortise_schedule_view& view, mortise_schedule_plan& out) {
   backlog_.settle(view, kStepsPerTurn * std::min(view.token_budget, limits_.max_batched_tokens));
   Admission admission(backlog_, view, limits_, ++serial_);
-  const std::vector<scheduling::Place> order = admission.order();
+  const std::vector<scheduling::OrderEntry> order = admission.order();
   scheduling::Planner planner(view, limits_, order);
   planner.plan();
   planner.write(out);

@@ -111,7 +111,7 @@ mortise_status plan(mortise_scheduler* self, const mortise_schedule_view* view, 
   return mortise::guard(error, "plan", [&] {
     auto& scheduler = *reinterpret_cast<Scheduler*>(self);
     const auto seen = mortise::known(view);
-    std::vector<scheduling::Place> order;
+    std::vector<scheduling::OrderEntry> order;
     for (int32_t i = 0; i < seen.num_seqs; ++i) order.push_back({i});
     scheduling::Planner planner(seen, scheduler.limits, order);
     planner.plan();

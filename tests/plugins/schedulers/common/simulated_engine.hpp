@@ -70,9 +70,10 @@ class SimulatedEngine : private SchedulerInstance, public conformance::Simulated
  private:
   // By the built-in planner, so that its results can be compared with those of a scheduler that uses it, too.
   void replace(const View& view, mortise_schedule_plan& plan) const override {
-    std::vector<scheduling::Place> order;
+    std::vector<scheduling::OrderEntry> order;
     for (int32_t i = 0; i < view.abi.num_seqs; ++i) order.push_back({i});
-    std::ranges::stable_sort(order, {}, [&](const scheduling::Place& place) { return view.priorities[place.index]; });
+    std::ranges::stable_sort(order, {},
+                             [&](const scheduling::OrderEntry& entry) { return view.priorities[entry.index]; });
     scheduling::Planner planner(view.abi, {1000, 100000}, order);
     planner.plan();
     planner.write(plan);
