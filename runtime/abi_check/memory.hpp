@@ -11,6 +11,7 @@
 
 #include "abi_check/call.hpp"
 #include "abi_check/device_state.hpp"
+#include "mortise/plugin.hpp"
 #include "mortise/tensor.h"
 
 namespace mortise::abi_check {
@@ -27,7 +28,7 @@ class Inputs {
   // The numbers of a tensor that the part only reads, row by row. On a device with memory of its own they are not seen.
   void add_numbers(const char* name, const Device* device, const mortise_tensor& tensor) {
     if (device == nullptr || !device->is_host_memory() || tensor.ndim < 2) return;
-    const std::int64_t element = (tensor.dtype & 0xff) / 8;
+    const std::int64_t element = dtype_bytes(tensor.dtype);
     const std::int64_t row = (tensor.ndim == 2 ? tensor.shape[1] : tensor.shape[1] * tensor.stride[1]) * element;
     for (std::int64_t r = 0; r < tensor.shape[0]; ++r) {
       add(name, static_cast<const std::byte*>(tensor.data) + r * tensor.stride[0] * element, row);

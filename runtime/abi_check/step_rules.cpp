@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "mortise/plugin.hpp"
 #include "mortise/struct_sizes.h"
 
 namespace mortise::abi_check {
@@ -191,7 +192,7 @@ std::string tensor_problem(const Device* device, const mortise_tensor* tensor, s
     last += (size - 1) * tensor->stride[d];
   }
   if (count == 0) return "";
-  const auto bytes = static_cast<std::uint64_t>(last + 1) * static_cast<std::uint64_t>(tensor->dtype & 0xff) / 8;
+  const auto bytes = static_cast<std::uint64_t>(last + 1) * static_cast<std::uint64_t>(dtype_bytes(tensor->dtype));
   if (tensor->data == nullptr) return "has no data";
   if (bytes > tensor->bytes) return fmt::format("takes {} bytes, and {} are accessible", bytes, tensor->bytes);
   return device == nullptr ? "" : device->memory_problem(tensor->data, bytes);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "mortise/plugin.hpp"
+
 namespace mortise::abi_record {
 
 nlohmann::json bytes_text(std::span<const std::byte> bytes) {
@@ -32,7 +34,7 @@ std::vector<std::byte> read_bytes(const nlohmann::json& json, const char* name, 
 }
 
 std::vector<std::byte> dense_bytes(const mortise_tensor& tensor) {
-  const auto element = static_cast<std::int64_t>(tensor.dtype & 0xff) / 8;
+  const std::int64_t element = dtype_bytes(tensor.dtype);
   const auto* const data = static_cast<const std::byte*>(tensor.data);
   std::vector<std::byte> bytes;
   const std::int64_t* const shape = tensor.shape;

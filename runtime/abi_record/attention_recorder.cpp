@@ -2,6 +2,7 @@
 // so everything that it reads and writes can be read here.
 #include "abi_record/attention_fields.hpp"
 #include "abi_record/recorded_instance.hpp"
+#include "mortise/plugin.hpp"
 
 namespace mortise::abi_record {
 namespace {
@@ -70,7 +71,7 @@ std::optional<json> norm_weight(const mortise_step& step, const mortise_weight* 
                                ? step.device_table->vector_weight(step.device, weight, &n, &dtype)
                                : nullptr;
   if (data == nullptr) return std::nullopt;
-  const auto bytes = static_cast<std::size_t>(n) * static_cast<std::size_t>(dtype & 0xff) / 8;
+  const auto bytes = static_cast<std::size_t>(n) * static_cast<std::size_t>(dtype_bytes(dtype));
   return json{{"dtype", dtype}, {"data", bytes_text({static_cast<const std::byte*>(data), bytes})}};
 }
 

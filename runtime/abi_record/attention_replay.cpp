@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "abi_record/attention_fields.hpp"
+#include "mortise/plugin.hpp"
 
 namespace mortise::abi_record {
 namespace {
@@ -17,10 +18,6 @@ const mortise_attention_table& table_of(const Part& part) {
 }
 mortise_attention* self_of(const Part& part) {
   return part.handle<mortise_attention>();
-}
-
-std::int64_t element_bytes(std::int32_t dtype) {
-  return (dtype & 0xff) / 8;
 }
 
 }  // namespace
@@ -133,7 +130,7 @@ AttentionReplay::Heads AttentionReplay::heads_of(const json& in, const char* nam
   if (num_heads < 0 || dims_.head_dim < 0 || rows < 0 || row > kMaxLength || row * rows > kMaxLength) {
     fail("'{}' would have {} rows of {} numbers", name, rows, row);
   }
-  return {read_bytes(in, name, static_cast<std::uint64_t>(row * rows * element_bytes(dtype))), rows, num_heads,
+  return {read_bytes(in, name, static_cast<std::uint64_t>(row * rows * dtype_bytes(dtype))), rows, num_heads,
           dims_.head_dim, dtype};
 }
 
@@ -162,7 +159,7 @@ mortise_weight* AttentionReplay::weight_of(const json& in, const char* name) {
   const auto dtype = read_number<std::int32_t>(member(given, "dtype"), "dtype");
   if (dtype != MORTISE_BF16 && dtype != MORTISE_F32) fail("'dtype' is {}", dtype);
   std::vector<std::byte> bytes =
-      read_bytes(given, "data", static_cast<std::uint64_t>(dims_.head_dim * element_bytes(dtype)));
+      read_bytes(given, "data", static_cast<std::uint64_t>(dims_.head_dim * dtype_bytes(dtype)));
   mortise_weight*& weight = weights_[given.dump()];
   if (weight != nullptr) return weight;
   mortise_tensor part{};

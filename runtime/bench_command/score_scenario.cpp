@@ -6,6 +6,7 @@
 #include "bench_command/prefill_case.hpp"
 #include "error.hpp"
 #include "execution/head_pass.hpp"
+#include "mortise/plugin.hpp"
 
 namespace mortise::bench {
 namespace {
@@ -46,7 +47,7 @@ class HeadProduct {
         head_(parts_),
         hidden_(parts_.device),
         rows_(parts_.device) {
-    const auto element = static_cast<std::uint64_t>((dims_.dtype & 0xff) / 8);
+    const auto element = static_cast<std::uint64_t>(dtype_bytes(dims_.dtype));
     const auto bytes = static_cast<std::uint64_t>(most_) * static_cast<std::uint64_t>(dims_.hidden_size) * element;
     hidden_view_ = matrix(hidden_.reserve(bytes), dims_.dtype, most_, dims_.hidden_size);
     std::vector<std::int32_t> numbers;

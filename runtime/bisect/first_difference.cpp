@@ -11,6 +11,7 @@
 #include <tuple>
 
 #include "counted.hpp"
+#include "mortise/plugin.hpp"
 #include "mortise/tensor.h"
 
 namespace mortise {
@@ -253,7 +254,7 @@ TraceComparison compare_traces(const TraceView& old_run, const TraceView& new_ru
 
 std::string describe_elements(std::int32_t dtype, std::span<const std::int64_t> row, std::span<const std::byte> before,
                               std::span<const std::byte> after) {
-  const std::size_t size = static_cast<std::size_t>(dtype & 0xff) / 8;
+  const auto size = static_cast<std::size_t>(dtype_bytes(dtype));
   const std::size_t count = std::min(before.size(), after.size()) / size;
   const auto bits_at = [&](std::span<const std::byte> bytes, std::size_t i) {
     std::uint32_t bits = 0;

@@ -7,12 +7,10 @@
 #include <exception>
 #include <numeric>
 
+#include "mortise/plugin.hpp"
+
 namespace mortise {
 namespace {
-
-std::int64_t element_bytes(std::int32_t dtype) {
-  return (dtype & 0xff) / 8;
-}
 
 // The elements of a row; below, the bytes from the first element to the end of the last.
 std::vector<std::int64_t> row_shape(const mortise_tensor& tensor) {
@@ -248,7 +246,7 @@ struct TapCalls {
     t.phase_ = StepTap::Phase::kElsewhere;
     if (status != MORTISE_OK) return status;
     return guarded(error, [&]() -> mortise_status {
-      t.logits_ = {static_cast<const std::byte*>(logits->data), logits->stride[0] * element_bytes(logits->dtype),
+      t.logits_ = {static_cast<const std::byte*>(logits->data), logits->stride[0] * dtype_bytes(logits->dtype),
                    t.rows_of(t.selected_, *hidden)};
       if (t.logits_.rows.empty()) return MORTISE_OK;
       TracedOp op = t.op_of("head", "logits", *logits);
@@ -390,7 +388,7 @@ mortise_status StepTap::record(const TracedOp& op, mortise_stream* stream, const
   while (end > first && !is_traced(rows[end - 1])) --end;
   if (first == end) return MORTISE_OK;
 
-  const std::int64_t size = element_bytes(tensor.dtype);
+  const std::int64_t size = dtype_bytes(tensor.dtype);
   OutputRows output{};
   output.row_stride = tensor.stride[0] * size;
   output.inner_bytes = size;
@@ -434,7 +432,7 @@ mortise_status StepTap::note_selected(mortise_stream* stream, const mortise_tens
   if (status != MORTISE_OK) return status;
   const auto* const numbers = reinterpret_cast<const std::int32_t*>(buffer_.data());
   selected_ = {
-      static_cast<const std::byte*>(out.data), out.stride[0] * element_bytes(out.dtype), {numbers, numbers + count}};
+      static_cast<const std::byte*>(out.data), out.stride[0] * dtype_bytes(out.dtype), {numbers, numbers + count}};
   return MORTISE_OK;
 }
 

@@ -6,6 +6,7 @@
 
 #include "conformance/device_matrix.hpp"
 #include "conformance/subject.hpp"
+#include "mortise/plugin.hpp"
 
 namespace mortise::conformance {
 namespace {
@@ -208,7 +209,7 @@ void vectors_can_be_read(Subject& subject) {
     expect(data != nullptr && n == 77 && found_dtype == dtype,
            "vector_weight gives {} elements of type {:#x} for 77 of type {:#x}", n, found_dtype, dtype);
     Matrix found = zeros(dtype, 1, 77);
-    std::vector<std::uint8_t> bytes(77 * static_cast<std::size_t>(dtype & 0xff) / 8);
+    std::vector<std::uint8_t> bytes(77 * static_cast<std::size_t>(dtype_bytes(dtype)));
     device.perform("copy", [&](mortise_error* error) {
       return device.table->copy(device.device, nullptr, bytes.data(), data, bytes.size(), error);
     });

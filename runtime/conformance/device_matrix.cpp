@@ -5,15 +5,12 @@
 #include <cstring>
 
 #include "mortise/numerics.h"
+#include "mortise/plugin.hpp"
 
 namespace mortise::conformance {
 namespace {
 
 constexpr std::uint8_t kBetweenRows = 0x3d;
-
-std::size_t element_bytes(std::int32_t dtype) {
-  return static_cast<std::size_t>(dtype & 0xff) / 8;
-}
 
 mortise_tensor tensor_of(void* data, std::int32_t dtype, std::int64_t rows, std::int64_t columns, std::int64_t stride,
                          std::size_t bytes) {
@@ -32,7 +29,8 @@ mortise_tensor tensor_of(void* data, std::int32_t dtype, std::int64_t rows, std:
 
 // The matrix as the device stores it, with rows `stride` numbers apart.
 std::vector<std::uint8_t> stored(const Matrix& matrix, std::int64_t stride) {
-  const std::size_t size = element_bytes(matrix.dtype), row_bytes = static_cast<std::size_t>(stride) * size;
+  const auto size = static_cast<std::size_t>(dtype_bytes(matrix.dtype)),
+             row_bytes = static_cast<std::size_t>(stride) * size;
   std::vector<std::uint8_t> bytes(static_cast<std::size_t>(matrix.rows) * row_bytes, kBetweenRows);
   for (std::int64_t r = 0; r < matrix.rows; ++r) {
     mortise_store(matrix.row(r), matrix.dtype, matrix.columns, bytes.data() + static_cast<std::size_t>(r) * row_bytes);
@@ -92,7 +90,7 @@ Matrix DeviceMatrix::read() const {
   const std::vector<std::uint8_t> bytes = memory_.read();
   memory_.expect_guards("a matrix");
   Matrix matrix = zeros(dtype_, rows_, columns_);
-  const std::size_t size = element_bytes(dtype_), row_bytes = static_cast<std::size_t>(stride_) * size;
+  const auto size = static_cast<std::size_t>(dtype_bytes(dtype_)), row_bytes = static_cast<std::size_t>(stride_) * size;
   for (std::int64_t r = 0; r < rows_; ++r) {
     const std::uint8_t* const row = bytes.data() + static_cast<std::size_t>(r) * row_bytes;
     mortise_load(row, dtype_, 1, columns_, matrix.row(r));

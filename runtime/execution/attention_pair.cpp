@@ -2,24 +2,22 @@
 
 #include <utility>
 
+#include "mortise/plugin.hpp"
+
 namespace mortise {
 namespace {
-
-std::int64_t element_bytes(const mortise_tensor& tensor) {
-  return (tensor.dtype & 0xff) / 8;
-}
 
 // Returns the bytes from the first element to the end of the last one. A tensor's rows may have gaps between them that
 // belong to other tensors.
 std::uint64_t extent(const mortise_tensor& tensor) {
   std::int64_t last = 0;
   for (std::int32_t i = 0; i < tensor.ndim; ++i) last += (tensor.shape[i] - 1) * tensor.stride[i];
-  return static_cast<std::uint64_t>((last + 1) * element_bytes(tensor));
+  return static_cast<std::uint64_t>((last + 1) * dtype_bytes(tensor.dtype));
 }
 
 // Views [T, heads, head_dim] as T rows of heads * head_dim consecutive elements.
 HostRows rows_of(std::span<const std::byte> bytes, const mortise_tensor& tensor) {
-  const std::int64_t size = element_bytes(tensor);
+  const std::int64_t size = dtype_bytes(tensor.dtype);
   return {bytes.data(), tensor.shape[1] * tensor.shape[2] * size, tensor.stride[0] * size, tensor.dtype};
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "loader/component.hpp"
+#include "mortise/plugin.hpp"
 
 namespace mortise {
 namespace {
@@ -39,7 +40,7 @@ mortise_tensor matrix(void* data, std::int32_t dtype, std::int64_t rows, std::in
   tensor.shape[2] = tensor.shape[3] = 1;
   tensor.stride[0] = columns;
   tensor.stride[1] = tensor.stride[2] = tensor.stride[3] = 1;
-  tensor.bytes = static_cast<std::uint64_t>(rows * columns) * static_cast<std::uint64_t>((dtype & 0xff) / 8);
+  tensor.bytes = static_cast<std::uint64_t>(rows * columns) * static_cast<std::uint64_t>(dtype_bytes(dtype));
   return tensor;
 }
 

@@ -7,11 +7,13 @@
 #include <cstring>
 #include <utility>
 
+#include "mortise/plugin.hpp"
+
 namespace mortise {
 namespace {
 
 ElementBits element_of(const HostRows& rows, const ElementAt& at) {
-  const std::int64_t bytes = (rows.dtype & 0xff) / 8;
+  const std::int64_t bytes = dtype_bytes(rows.dtype);
   ElementBits element;
   // This code runs on little-endian machines: the copied bytes become the low bits of the integer.
   std::memcpy(&element.bits, rows.data + at.row * rows.stride_bytes + at.element * bytes,
@@ -23,7 +25,7 @@ ElementBits element_of(const HostRows& rows, const ElementAt& at) {
 }  // namespace
 
 std::optional<ElementAt> first_difference(const HostRows& serving, const HostRows& candidate, std::int64_t num_rows) {
-  const std::int64_t element_bytes = (serving.dtype & 0xff) / 8;
+  const std::int64_t element_bytes = dtype_bytes(serving.dtype);
   for (std::int64_t row = 0; row < num_rows; ++row) {
     const std::byte* const a = serving.data + row * serving.stride_bytes;
     const std::byte* const b = candidate.data + row * candidate.stride_bytes;

@@ -4,6 +4,7 @@
 #include <exception>
 
 #include "execution/shard.hpp"
+#include "mortise/plugin.hpp"
 
 namespace mortise {
 
@@ -74,7 +75,7 @@ bool SideRun::compare_rows(const mortise_batch& batch, std::int64_t first, const
     return false;
   }
   const auto fetch = [](Download& download, const mortise_tensor& tensor) {
-    const std::int64_t bytes = (tensor.dtype & 0xff) / 8;
+    const std::int64_t bytes = dtype_bytes(tensor.dtype);
     const auto size = static_cast<std::size_t>(((tensor.shape[0] - 1) * tensor.stride[0] + tensor.shape[1]) * bytes);
     return HostRows{download.fetch(static_cast<const std::byte*>(tensor.data), size).data(), tensor.shape[1] * bytes,
                     tensor.stride[0] * bytes, tensor.dtype};
