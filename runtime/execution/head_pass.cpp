@@ -2,6 +2,8 @@
 
 #include <cstddef>
 
+#include "mortise/plugin.hpp"
+
 namespace mortise {
 namespace {
 
@@ -9,20 +11,21 @@ namespace {
 // not all map to the same few cache sets. Otherwise a product that reads or writes 32 rows at a time would evict its
 // own rows.
 std::int64_t spread_columns(std::int64_t columns, std::int64_t element_bytes) {
-  constexpr std::int64_t kCacheLine = 64, kRoundRowBytes = 1024;
+  constexpr std::int64_t kCacheLine = 64;
+  constexpr std::int64_t kConflictBytes = 1024;  // rows this far apart map to the same few cache sets
   std::int64_t bytes = (columns * element_bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
-  if (bytes % kRoundRowBytes == 0) bytes += kCacheLine;
+  if (bytes % kConflictBytes == 0) bytes += kCacheLine;
   return bytes / element_bytes;
 }
 
 }  // namespace
 
 HeadPass::HeadPass(const ShardParts& parts)
-    : parts_(parts), spread_(shares_host_memory(parts.device)), rows_(parts.device), logits_(parts.device) {}
+    : parts_(parts), spread_(shares_host_memory(parts.device)), selected_memory_(parts.device), logits_(parts.device) {}
 
 mortise_tensor HeadPass::matrix_in(DeviceBuffer& memory, std::int32_t dtype, std::int64_t rows,
                                    std::int64_t columns) const {
-  const std::int64_t element_bytes = (dtype & 0xff) / 8;
+  const std::int64_t element_bytes = dtype_bytes(dtype);
   const std::int64_t stride = spread_ ? spread_columns(columns, element_bytes) : columns;
   const auto bytes = static_cast<std::uint64_t>(rows * stride * element_bytes);
   mortise_tensor tensor = matrix(memory.reserve(bytes), dtype, rows, columns);
@@ -31,27 +34,27 @@ mortise_tensor HeadPass::matrix_in(DeviceBuffer& memory, std::int32_t dtype, std
   return tensor;
 }
 
-void HeadPass::select(const mortise_step& step, const mortise_tensor& hidden, const std::int32_t* rows,
+void HeadPass::select(const mortise_step& step, const mortise_tensor& hidden, const std::int32_t* row_indices,
                       std::int64_t count) {
-  selected_ = matrix_in(rows_, hidden.dtype, count, hidden.shape[1]);
-  parts_.device.call<&mortise_device_table::gather_rows>("gather_rows", step.stream, &hidden, rows, &selected_);
+  selected_ = matrix_in(selected_memory_, hidden.dtype, count, hidden.shape[1]);
+  parts_.device.call<&mortise_device_table::gather_rows>("gather_rows", step.stream, &hidden, row_indices, &selected_);
 }
 
 mortise_tensor HeadPass::logits(const mortise_step& step, std::int64_t first, std::int64_t count, std::int32_t begin,
                                 std::int32_t end) {
-  const std::int64_t skipped = first * selected_.stride[0] * ((selected_.dtype & 0xff) / 8);
-  mortise_tensor rows = selected_;
-  rows.data = static_cast<std::byte*>(rows.data) + skipped;
-  rows.bytes -= static_cast<std::uint64_t>(skipped);
-  rows.shape[0] = count;
+  const std::int64_t skipped = first * selected_.stride[0] * dtype_bytes(selected_.dtype);
+  mortise_tensor slice = selected_;
+  slice.data = static_cast<std::byte*>(slice.data) + skipped;
+  slice.bytes -= static_cast<std::uint64_t>(skipped);
+  slice.shape[0] = count;
   const mortise_tensor logits = matrix_in(logits_, MORTISE_F32, count, end - begin);
-  parts_.model.call<&mortise_model_table::head>("head", &step, &rows, begin, end, &logits);
+  parts_.model.call<&mortise_model_table::head>("head", &step, &slice, begin, end, &logits);
   return logits;
 }
 
-mortise_tensor HeadPass::run(const mortise_step& step, const mortise_tensor& hidden, const std::int32_t* rows,
+mortise_tensor HeadPass::run(const mortise_step& step, const mortise_tensor& hidden, const std::int32_t* row_indices,
                              std::int64_t count) {
-  select(step, hidden, rows, count);
+  select(step, hidden, row_indices, count);
   return logits(step, 0, count, 0, parts_.vocab_size);
 }
 

@@ -13,8 +13,9 @@ class HeadPass {
  public:
   explicit HeadPass(const ShardParts& parts);
 
-  // Gathers the rows of `hidden` given by `rows` (device memory, [count]) for the following calls.
-  void select(const mortise_step& step, const mortise_tensor& hidden, const std::int32_t* rows, std::int64_t count);
+  // Gathers the rows of `hidden` given by `row_indices` (device memory, [count]) for the following calls.
+  void select(const mortise_step& step, const mortise_tensor& hidden, const std::int32_t* row_indices,
+              std::int64_t count);
   const mortise_tensor& selected() const { return selected_; }  // in device memory
   // Computes f32 logits [count, end - begin] of the selected rows from `first` on, for the tokens begin .. end - 1.
   // They lie in device memory, with gaps between rows if stride[0] says so, and are valid until the next call.
@@ -22,7 +23,7 @@ class HeadPass {
   mortise_tensor logits(const mortise_step& step, std::int64_t first, std::int64_t count, std::int32_t begin,
                         std::int32_t end);
   // select() and logits() for the whole vocabulary. REQUIRES: 1 <= count <= max_logit_rows.
-  mortise_tensor run(const mortise_step& step, const mortise_tensor& hidden, const std::int32_t* rows,
+  mortise_tensor run(const mortise_step& step, const mortise_tensor& hidden, const std::int32_t* row_indices,
                      std::int64_t count);
 
  private:
@@ -30,7 +31,7 @@ class HeadPass {
 
   const ShardParts& parts_;
   const bool spread_;  // pads rows for a processor's caches
-  DeviceBuffer rows_, logits_;
+  DeviceBuffer selected_memory_, logits_;
   mortise_tensor selected_{};
 };
 

@@ -79,10 +79,10 @@ class RowBuffer {
   RowBuffer() = default;
   RowBuffer(DeviceRef owner, int32_t dtype, int64_t max_rows, int64_t columns, const char* way_out = kLowerBatch)
       : dtype_(dtype), columns_(columns) {
-    // Rows whose size is a multiple of 1 KiB would map to the same few cache sets, and a product that reads 32 rows at
-    // a time would always miss. One more cache line per row spreads the rows over all sets.
-    constexpr int64_t kRoundRowBytes = 1024, kCacheLine = 64;
-    const bool spread = has_host_memory(owner) && columns * dtype_bytes(dtype) % kRoundRowBytes == 0;
+    // Rows whose size is a multiple of kConflictBytes would map to the same few cache sets, and a product that reads 32
+    // rows at a time would always miss. One more cache line per row spreads the rows over all sets.
+    constexpr int64_t kConflictBytes = 1024, kCacheLine = 64;
+    const bool spread = has_host_memory(owner) && columns * dtype_bytes(dtype) % kConflictBytes == 0;
     stride_ = spread ? columns + kCacheLine / dtype_bytes(dtype) : columns;
     memory_ = DeviceMemory(owner, static_cast<uint64_t>(max_rows * stride_ * dtype_bytes(dtype)), way_out);
   }
