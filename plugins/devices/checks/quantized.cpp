@@ -17,7 +17,7 @@ std::string format_text(std::int32_t bits, std::int32_t group_size, std::int32_t
          std::to_string(group_size);
 }
 
-std::vector<mortise_quantized_matrix> read_integers(const mortise_weight_source& source) {
+std::vector<mortise_quantized_matrix> read_matrices(const mortise_weight_source& source) {
   if (source.num_parts < 1) invalid_source("there are no parts");
   std::vector<mortise_quantized_matrix> parts;
   for (int i = 0; i < source.num_parts; ++i) {
@@ -87,10 +87,10 @@ QuantizedSource read_quantized_source(const mortise_weight_source& source) {
   }
   QuantizedSource read = {};
   if (source.quantized != nullptr) {
-    read.integers = read_integers(source);
-    for (const mortise_quantized_matrix& part : read.integers) read.n += part.n;
-    read.k = read.integers[0].k;
-    read.order = read.integers[0].order;
+    read.matrices = read_matrices(source);
+    for (const mortise_quantized_matrix& part : read.matrices) read.n += part.n;
+    read.k = read.matrices[0].k;
+    read.order = read.matrices[0].order;
   } else {
     read.floats = read_source_tensors(source);
     read.n = read.floats.back().first_row + read.floats.back().rows;

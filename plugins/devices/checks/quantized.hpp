@@ -17,7 +17,7 @@ constexpr std::int64_t kFp8Group = 128;  // columns of an E4M3 weight that share
 // A weight [n, k]: floats that the device quantises, or else values of a checkpoint, all of one format and order.
 struct QuantizedSource {
   std::vector<SourceTensor> floats;
-  std::vector<mortise_quantized_matrix> integers;  // or E4M3 values
+  std::vector<mortise_quantized_matrix> matrices;  // the checkpoint's own values: integers, or E4M3 if fp8
   std::int64_t n, k;
   std::int64_t group_size;    // columns that share a scale; k if all do
   const std::int32_t* order;  // [k] a permutation of 0 .. k - 1; null: as it is

@@ -72,7 +72,7 @@ class IntPacker {
   void read_rows(std::size_t first, std::size_t end, std::size_t thread) {
     const Staging& to = staging_[thread];
     std::size_t begin = 0;
-    for (const mortise_quantized_matrix& part : source_.integers) {
+    for (const mortise_quantized_matrix& part : source_.matrices) {
       const std::size_t n0 = std::max(begin, first), n1 = std::min(begin + static_cast<std::size_t>(part.n), end);
       if (n0 < n1) {
         part.read(part.context, static_cast<int64_t>(n0 - begin), static_cast<int64_t>(n1 - begin),

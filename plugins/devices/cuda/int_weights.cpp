@@ -171,7 +171,7 @@ void prepare_fp8(mortise_device& device, const QuantizedSource& read, mortise_we
   weight.data = memory.get();
   const Plain plain(weight.n, weight.k, layout.groups);
   if (read.floats.empty()) {
-    upload_quantized(read.integers, layout.groups, plain.view(), *device.uploader);
+    upload_quantized(read.matrices, layout.groups, plain.view(), *device.uploader);
   } else {
     quantize_tensors(read.floats, *device.uploader,
                      [&](const void* rows, FloatType type, std::int64_t count, std::int64_t first) {
@@ -218,7 +218,7 @@ std::unique_ptr<mortise_weight> prepare_int_weight(mortise_device& device, const
   const Plain plain(weight->n, weight->k, layout.groups);
   if (read.floats.empty()) {
     weight->symmetric =
-        upload_quantized(read.integers, layout.groups, plain.view(), *device.uploader) && weight->bits == 8;
+        upload_quantized(read.matrices, layout.groups, plain.view(), *device.uploader) && weight->bits == 8;
   } else {
     quantize_tensors(read.floats, *device.uploader,
                      [&](const void* rows, FloatType type, std::int64_t count, std::int64_t first) {
