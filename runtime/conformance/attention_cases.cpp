@@ -277,7 +277,7 @@ void instances_share_memory(Subject& subject) {
   const auto second = alone.own.another_on_same_memory(subject);
   AttentionScene& scene = alone.own.scene();
   for (const std::size_t sequence : alone.all) {
-    alone.expect_same(scene.step_by(*second, {{sequence, scene.size(sequence) - 1, 1}}),
+    alone.expect_same(scene.step_with(*second, {{sequence, scene.size(sequence) - 1, 1}}),
                       "a row changes when another instance with this layout_id reads the blocks");
   }
 }

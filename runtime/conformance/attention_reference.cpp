@@ -73,20 +73,20 @@ void for_each_row(const AttentionScene& scene, std::size_t sequence, const Work&
       const std::int32_t group = shape.num_heads / shape.num_kv_heads;
       if (head % group == 0) heads.keys_and_values(layer, head / group, keys, values);
       for (std::int32_t position = 0; position < scene.size(sequence); ++position) {
-        const std::int32_t seen = heads.num_seen(position, layer);
-        const auto first = static_cast<std::size_t>((position + 1 - seen) * shape.head_dim);
-        work(position, heads.query(position, layer, head), keys.data() + first, values.data() + first, seen);
+        const std::int32_t num_seen = heads.num_seen(position, layer);
+        const auto first = static_cast<std::size_t>((position + 1 - num_seen) * shape.head_dim);
+        work(position, heads.query(position, layer, head), keys.data() + first, values.data() + first, num_seen);
       }
     }
   }
 }
 
 std::vector<double> softmax_average(const AttentionShape& shape, const std::vector<float>& q, const float* keys,
-                                    const float* values, std::int32_t seen) {
+                                    const float* values, std::int32_t num_seen) {
   const auto dim = static_cast<std::size_t>(shape.head_dim);
   const double scale = shape.dims().attention_scale;
   std::vector<double> scores, out(dim);
-  for (std::int32_t i = 0; i < seen; ++i) {
+  for (std::int32_t i = 0; i < num_seen; ++i) {
     double score = 0;
     for (std::size_t d = 0; d < dim; ++d) {
       score += static_cast<double>(q[d]) * keys[static_cast<std::size_t>(i) * dim + d];
@@ -112,9 +112,9 @@ OutputRows exact_rows(const AttentionScene& scene, std::size_t sequence) {
   OutputRows rows;
   for_each_row(scene, sequence,
                [&](std::int32_t position, const std::vector<float>& q, const float* keys, const float* values,
-                   std::int32_t seen) {
-                 mortise_attention_row(shape.is_bf16(), q.data(), keys, values, position, seen, shape.head_dim, scale,
-                                       scratch.data(), out.data());
+                   std::int32_t num_seen) {
+                 mortise_attention_row(shape.is_bf16(), q.data(), keys, values, position, num_seen, shape.head_dim,
+                                       scale, scratch.data(), out.data());
                  OutputRow& row = rows[{sequence, position}];
                  row.resize(row.size() + out.size() * shape.element_bytes());
                  mortise_store(out.data(), shape.dtype, shape.head_dim,
@@ -130,10 +130,10 @@ void expect_near(const AttentionScene& scene, std::size_t sequence, const Output
   std::map<std::int32_t, std::size_t> next;  // by position: byte offset of the next head in the row's output
   for_each_row(scene, sequence,
                [&](std::int32_t position, const std::vector<float>& q, const float* keys, const float* values,
-                   std::int32_t seen) {
+                   std::int32_t num_seen) {
                  const auto row = found.find({sequence, position});
                  if (row == found.end()) return;  // the step had other rows of the sequence
-                 const std::vector<double> expected = softmax_average(shape, q, keys, values, seen);
+                 const std::vector<double> expected = softmax_average(shape, q, keys, values, num_seen);
                  std::vector<float> out(expected.size());
                  std::size_t& at = next[position];
                  mortise_load(row->second.data() + at, shape.dtype, 1, shape.head_dim, out.data());

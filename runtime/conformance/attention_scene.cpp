@@ -163,7 +163,7 @@ std::vector<std::uint8_t> AttentionScene::run_layer(const Part& part, const mort
   return bytes;
 }
 
-OutputRows AttentionScene::step_by(const Part& part, const std::vector<SceneRun>& runs, const StepStyle& style) {
+OutputRows AttentionScene::step_with(const Part& part, const std::vector<SceneRun>& runs, const StepStyle& style) {
   const auto batch = sequences_.batch_of(runs, style);
   auto step = sized<mortise_step>();
   step.batch = batch->batch;

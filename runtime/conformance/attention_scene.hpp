@@ -47,10 +47,10 @@ class AttentionScene {
 
   // Runs the rows through append and run of all layers, and returns their outputs.
   OutputRows step(const std::vector<SceneRun>& runs, const StepStyle& style = {}) {
-    return step_by(part_, runs, style);
+    return step_with(part_, runs, style);
   }
   // Like step(), by `part`, another instance that is bound to the same memory.
-  OutputRows step_by(const Part& part, const std::vector<SceneRun>& runs, const StepStyle& style = {});
+  OutputRows step_with(const Part& part, const std::vector<SceneRun>& runs, const StepStyle& style = {});
   // All rows of a sequence in one step.
   OutputRows prefill(std::size_t sequence, const StepStyle& style = {});
 

@@ -269,14 +269,14 @@ void head_repeats(Subject& subject) {
 void instances_agree(Subject& subject) {
   const Alone alone(subject);
   const auto other = subject.make_active();
-  alone.expect_same(alone.scene->step_by(*other, alone.whole_runs()), "another instance gives different rows");
+  alone.expect_same(alone.scene->step_with(*other, alone.whole_runs()), "another instance gives different rows");
 }
 
 // The other instance has seen no earlier row: what it needs of them is in the KV cache.
 void sequences_move_to_another_instance(Subject& subject) {
   const Alone alone(subject);
   const auto other = subject.make_active();
-  alone.expect_same(alone.scene->step_by(*other, alone.last_runs(1)),
+  alone.expect_same(alone.scene->step_with(*other, alone.last_runs(1)),
                     "a row changes when another instance has computed the rows before it");
 }
 

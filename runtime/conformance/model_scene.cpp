@@ -180,7 +180,7 @@ Matrix ModelScene::head(const Part& model, const Matrix& hidden, std::int32_t be
   return found;
 }
 
-ModelRows ModelScene::step_by(const Part& model, const std::vector<SceneRun>& runs, const StepStyle& style) {
+ModelRows ModelScene::step_with(const Part& model, const std::vector<SceneRun>& runs, const StepStyle& style) {
   make_step(runs, style);
   forward(model);
   ModelRows rows;

@@ -47,10 +47,10 @@ class ModelScene {
 
   // Runs the rows through forward and head, and returns what they give.
   ModelRows step(const std::vector<SceneRun>& runs, const StepStyle& style = {}) {
-    return step_by(model_, runs, style);
+    return step_with(model_, runs, style);
   }
   // The same by another instance with the same checkpoint.
-  ModelRows step_by(const Part& model, const std::vector<SceneRun>& runs, const StepStyle& style = {});
+  ModelRows step_with(const Part& model, const std::vector<SceneRun>& runs, const StepStyle& style = {});
   // All rows of a sequence in one step.
   ModelRows prefill(std::size_t sequence) { return step({{sequence, 0, sequences_.size(sequence)}}); }
   // Columns of the head for these rows, in the step that ran last. The rows of both matrices are `gap` numbers apart.

@@ -48,11 +48,11 @@ void StepRows::add(std::int32_t index, const ScheduledSequence& scheduled) {
 // Adds a run that computes the last known token again, because the fork's copy of its block lacks that token, and then
 // the fork's drafts.
 void StepRows::add_fork(std::int32_t index, const Sequence& sequence, std::size_t fork) {
-  const DraftFork& path = sequence.forks[fork];
+  const DraftFork& draft_fork = sequence.forks[fork];
   const std::int32_t first = sequence.num_tokens() - 1;
   const auto last_known = std::span<const std::int32_t>(sequence.tokens).last(1);
-  add_runs({sequence.id, first, last_known, path.drafts, path.blocks});
-  const auto count = static_cast<std::int32_t>(path.drafts.size());
+  add_runs({sequence.id, first, last_known, draft_fork.drafts, draft_fork.blocks});
+  const auto count = static_cast<std::int32_t>(draft_fork.drafts.size());
   for (std::int32_t i = 1; i <= count; ++i) {
     logit_rows_.push_back({num_rows_ + i, index, first + i, -1, static_cast<std::int32_t>(fork) + 1});
   }
