@@ -18,7 +18,7 @@ constexpr cublasLtMatmulAlgoConfigAttributes_t kAttributes[] = {
     CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID,
     CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID,
 };
-constexpr std::size_t kFirstShortAttribute = 7;  // inner shape and cluster shape have 16 bits
+constexpr std::size_t kFirstNarrowAttribute = 7;  // inner shape and cluster shape have 16 bits
 static_assert(std::size(kAttributes) == std::tuple_size_v<LtConfig>);
 
 void check_lt(cublasStatus_t status, const char* what) {
@@ -111,9 +111,9 @@ bool LtMatmul::make(const LtConfig& config, const LinearArgs& args, std::size_t 
   for (std::size_t i = 1; i < config.size(); ++i) {
     const auto wide = static_cast<std::uint32_t>(config[i]);
     const auto narrow = static_cast<std::uint16_t>(config[i]);
-    const bool is_short = i >= kFirstShortAttribute;
-    const void* value = is_short ? static_cast<const void*>(&narrow) : &wide;
-    const std::size_t size = is_short ? sizeof narrow : sizeof wide;
+    const bool is_narrow = i >= kFirstNarrowAttribute;
+    const void* value = is_narrow ? static_cast<const void*>(&narrow) : &wide;
+    const std::size_t size = is_narrow ? sizeof narrow : sizeof wide;
     const cublasStatus_t status = lt_.cublasLtMatmulAlgoConfigSetAttribute(&algorithm, kAttributes[i], value, size);
     // Attributes that an algorithm lacks must be 0.
     if (status != CUBLAS_STATUS_SUCCESS && config[i] != 0) return false;
@@ -129,12 +129,12 @@ LtConfig LtMatmul::config_of(const cublasLtMatmulAlgo_t& algorithm) const {
   for (std::size_t i = 0; i < config.size(); ++i) {
     std::uint32_t wide = 0;
     std::uint16_t narrow = 0;
-    const bool is_short = i >= kFirstShortAttribute;
+    const bool is_narrow = i >= kFirstNarrowAttribute;
     std::size_t written = 0;
     const cublasStatus_t status = lt_.cublasLtMatmulAlgoConfigGetAttribute(
-        &algorithm, kAttributes[i], is_short ? static_cast<void*>(&narrow) : &wide,
-        is_short ? sizeof narrow : sizeof wide, &written);
-    if (status == CUBLAS_STATUS_SUCCESS) config[i] = is_short ? narrow : static_cast<std::int32_t>(wide);
+        &algorithm, kAttributes[i], is_narrow ? static_cast<void*>(&narrow) : &wide,
+        is_narrow ? sizeof narrow : sizeof wide, &written);
+    if (status == CUBLAS_STATUS_SUCCESS) config[i] = is_narrow ? narrow : static_cast<std::int32_t>(wide);
   }
   return config;
 }

@@ -22,8 +22,8 @@ __device__ std::uint64_t mix(std::uint64_t z) {
 }
 
 __global__ void random_kernel(std::uint16_t* p, std::int64_t count, float scale, std::uint32_t seed) {
-  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * kThreads;
-  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < count; i += step) {
+  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * kThreads;
+  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < count; i += stride) {
     const std::uint64_t z = mix((static_cast<std::uint64_t>(i) + 1) * 0x9E3779B97F4A7C15ull + seed);
     // The sum of four uniform numbers is close enough to a normal one.
     float sum = -2.0f;
@@ -34,9 +34,9 @@ __global__ void random_kernel(std::uint16_t* p, std::int64_t count, float scale,
 
 __global__ void difference_kernel(const std::uint32_t* a, const std::uint32_t* b, std::int64_t words,
                                   unsigned long long* differences) {
-  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * kThreads;
+  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * kThreads;
   unsigned long long count = 0;
-  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < words; i += step) {
+  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < words; i += stride) {
     count += a[i] != b[i];
   }
   if (count > 0) atomicAdd(differences, count);
