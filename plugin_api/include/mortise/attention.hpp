@@ -1,5 +1,5 @@
 // mortise/attention.hpp: C++ helpers for attention plugins. Not part of the ABI: compiled into the plugin, like
-// plugin.hpp. C++20. Since 0.5.
+// plugin.hpp. C++20. Since 0.5. Functions without a class keep no state, so any thread may call them.
 //   PagedKv              the KV cache that bind() gives, and checks of every step against it
 //   AttentionComponent   builds the component of an attention from a C++ class:
 //     constexpr mortise_component kMine =

@@ -1,5 +1,6 @@
 // mortise/config_section.hpp: C++ helpers that read a checkpoint's config.json, which comes from strangers. An object
-// is for one thread at a time. Not part of the ABI: compiled into the plugin, like plugin.hpp. C++20. Since 0.5.
+// is for one thread at a time. Functions without a class keep no state, so any thread may call them. Not part of the
+// ABI: compiled into the plugin, like plugin.hpp. C++20. Since 0.5.
 #pragma once
 
 #include <cstdint>

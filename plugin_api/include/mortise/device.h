@@ -182,12 +182,12 @@ typedef struct mortise_device_table {
   uint32_t struct_size;
   uint32_t flags;
 
-  /* Describes the hardware. [any] since 0.1 */
+  /* Describes the hardware in `info`. If it is missing, fields stay empty, and activate fails. [any] since 0.1 */
   mortise_status (*describe)(mortise_device* device, mortise_device_info* info);
 
-  /* Returns the id of the arithmetic for a dtype, such as "cpu-bf16/1"; static. NULL: the device cannot compute in it.
-   * MORTISE_I8 asks for linear with quantised weights, MORTISE_F8_E4M3 for linear with weights of that type; NULL
-   * then means that prepare_weight refuses them. [any] since 0.1 */
+  /* Returns the id of the arithmetic for a dtype, such as "cpu-bf16/1"; static. NULL: the device cannot compute in
+   * this dtype. MORTISE_I8 asks for linear with quantised weights, MORTISE_F8_E4M3 for linear with weights of that
+   * type; NULL then means that prepare_weight refuses them. [any] since 0.1 */
   const char* (*numerics_id)(mortise_device* device, int32_t dtype);
 
   /* Writes the free and total bytes of device memory. [any] since 0.1 */

@@ -1,6 +1,6 @@
 // mortise/weights.hpp: C++ helpers for plugins that load a checkpoint (models, and proposers with weights of their
 // own). Not part of the ABI: they are compiled into the plugin, like plugin.hpp. C++20. Since 0.3. model.h has the
-// reader's contract.
+// reader's contract. Functions without a class keep no state, so any thread may call them.
 #pragma once
 
 #include <algorithm>
