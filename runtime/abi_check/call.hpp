@@ -104,13 +104,13 @@ class Call {
   // Whether a part that runs a step made this call.
   bool is_within_step() const { return caller_ != nullptr && caller_->function_.tag == Tag::kStep; }
 
-  // Throws a Breach of the caller unless `holds`. `rule`: the words of `header`.
+  // Throws a Breach that blames the caller, unless `holds`. `rule`: the words of `header`.
   template <typename... Args>
   void caller_must(bool holds, const char* header, const char* rule, fmt::format_string<Args...> detail,
                    Args&&... args) const {
     if (!holds) throw_breach(/*is_callers=*/true, header, rule, fmt::format(detail, std::forward<Args>(args)...));
   }
-  // Throws a Breach of the called part unless `holds`.
+  // Throws a Breach that blames the called part, unless `holds`.
   template <typename... Args>
   void part_must(bool holds, const char* header, const char* rule, fmt::format_string<Args...> detail,
                  Args&&... args) const {

@@ -59,8 +59,8 @@ class Device : public Instance {
   bool is_host_memory_ = true;  // until the device says otherwise
 };
 
-// Throws a Breach of the caller unless the object is NULL, or one that the device handed out and that lives. `what`:
-// "stream".
+// Throws a Breach that blames the caller, unless the object is NULL, or the device has handed it out and it still
+// lives. `what`: "stream".
 void check_live(const Call& call, const Device& device, Device::Kind kind, const void* object, const char* what);
 // The same for an object that is given back, which ends its life. `what`: "a stream".
 void check_return(const Call& call, Device& device, Device::Kind kind, const void* object, const char* what);

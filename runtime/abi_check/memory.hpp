@@ -34,7 +34,7 @@ class Inputs {
       add(name, static_cast<const std::byte*>(tensor.data) + r * tensor.stride[0] * element, row);
     }
   }
-  // Throws a Breach of the part if it has changed an input.
+  // Throws a Breach that blames the part if it has changed an input.
   void check(const Call& call) const {
     for (const Input& input : inputs_) {
       call.part_must(XXH3_64bits(input.values, input.bytes) == input.hash, "mortise/abi.h",
@@ -66,7 +66,7 @@ class Output {
   }
   // NULL if the host's is.
   T* data() { return host_ == nullptr ? nullptr : values_.data() + kGuard; }
-  // Gives the host what the part has written. Throws a Breach of the part if it wrote beyond the array.
+  // Gives the host what the part has written. Throws a Breach that blames the part if it wrote beyond the array.
   void take(const Call& call) {
     if (host_ == nullptr) return;
     std::copy_n(data(), count_, host_);

@@ -14,25 +14,25 @@ namespace mortise::abi_check {
 
 // What is wrong with the dimensions of a model; "": nothing.
 std::string dims_problem(const mortise_model_dims& dims);
-// Throws a Breach of the caller unless `dims` is a model's.
+// Throws a Breach that blames the caller if `dims` is missing, too small, or has a dims_problem().
 void check_dims(const Call& call, const mortise_model_dims* dims);
 
 // What is wrong with a tensor; "": nothing. `device`: the device whose memory it must be in; null: not known. `shape`:
 // the sizes that it must have, -1 for any size. `dtype`: the type that it must have; 0: any.
 std::string tensor_problem(const Device* device, const mortise_tensor* tensor, std::span<const std::int64_t> shape = {},
                            std::int32_t dtype = 0);
-// Throws a Breach of the caller if something is wrong with it.
+// Throws a Breach that blames the caller if the tensor has a tensor_problem().
 void check_tensor(const Call& call, const Device* device, const char* name, const mortise_tensor* tensor,
                   std::span<const std::int64_t> shape = {}, std::int32_t dtype = 0);
 
-// Throws a Breach of the caller unless step and batch are there, with their parts.
+// Throws a Breach that blames the caller, unless the step, its batch, its device and its attention are given.
 void check_step(const Call& call, const mortise_step* step);
 
 // The sizes that a batch must keep.
 struct BatchSizes {
   std::int32_t max_num_seqs, max_batched_tokens, max_model_len, block_size, num_blocks;
 };
-// Throws a Breach of the caller unless the arrays of the batch keep the rules of mortise/batch.h.
+// Throws a Breach that blames the caller, unless the arrays of the batch keep the rules of mortise/batch.h.
 void check_batch(const Call& call, const mortise_batch& batch, const BatchSizes& sizes);
 
 }  // namespace mortise::abi_check

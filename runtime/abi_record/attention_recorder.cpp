@@ -44,7 +44,8 @@ mortise_status plan(mortise_attention* handle, const mortise_step* step, mortise
       [&] { return self->table<mortise_attention_table>().plan(handle, step, error); }, nothing);
 }
 
-// The rows of the tables that the batch's rows read. Whole tables are as long as the model's context.
+// Returns only those rows of the cos and sin tables that the batch reads. Whole tables have a row for each position of
+// the model's context, which would make the record far larger.
 json rope_rows(const mortise_rope* rope, const mortise_batch& batch) {
   if (rope == nullptr) return {};
   const auto half = static_cast<std::size_t>(rope->rotary_dim / 2);

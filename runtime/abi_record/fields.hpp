@@ -196,7 +196,8 @@ void visit(Visitor& v, mortise_observation& seen) {
   v.array("first_positions", seen.first_positions, n);
 }
 
-// Without the outputs and `distributions`, which a recorded proposer does not get.
+// Without the outputs, which a replay computes again, and without `distributions`: CallRecorder refuses a call that has
+// them.
 template <typename Visitor>
 void visit(Visitor& v, mortise_proposal_args& args) {
   v.scalar("num_seqs", args.num_seqs);

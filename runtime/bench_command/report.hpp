@@ -60,7 +60,7 @@ struct OldFigure {
 std::vector<OldFigure> read_report(const std::filesystem::path& file);
 
 // Shows figures of the same name beside each other. Speeds are compared directly and, if both have a floor, relative to
-// their floors, which is independent of a machine that has become slower.
+// their floors. The second comparison still holds if the machine has become slower.
 std::string comparison_table(const Report& report, const std::vector<OldFigure>& old);
 
 }  // namespace mortise::bench

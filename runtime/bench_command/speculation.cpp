@@ -179,7 +179,8 @@ class SpeculationRuns {
     measure(*pipelines, {"quoted text", "ngram", quote_requests(tokenizer, most)});
   }
 
-  // Oracles with given rates, for any model; and the cost of ngram where it finds nothing.
+  // Measures oracle proposers with given acceptance rates, which works with any model, and then the cost of ngram on
+  // texts where it finds nothing.
   void measure_rates(std::string& device) {
     const TemporaryFolder folder;
     const std::filesystem::path log = folder.path() / "requests.log";

@@ -163,7 +163,7 @@ std::optional<Unit> unit_of_isa(std::string_view isa, std::int32_t dtype) {
   // AMX tiles have no f32, so f32 products run on AVX-512.
   if (isa == "amx" || isa == "avx512") return available(integers ? Unit::kAvx512Int8 : Unit::kAvx512Fma);
   if (isa == "avx2") return available(integers ? Unit::kAvx2Int8 : Unit::kAvx2Fma);
-  // The portable path has no unit of its own; its floor is the machine's fastest unit for floats.
+  // Portable code has no arithmetic unit of its own. Its floor is what AVX2 can do, or plain f32 where AVX2 is missing.
   if (isa == "portable" && !integers) return available(Unit::kAvx2Fma).value_or(Unit::kF32);
   return std::nullopt;
 }

@@ -285,7 +285,7 @@ Verifier::Verifier(VerifyOptions options) : options_(std::move(options)) {
 
 Verification Verifier::run(const std::function<void(const Verification&)>& numerics_known) {
   Verification result;
-  std::vector<std::pair<std::string, std::string>> old_ids;  // (pipeline, id) in the order of opening
+  std::vector<std::pair<std::string, std::string>> old_ids;  // (pipeline, numerics id), in the order of opening
   {
     Run old_run(options_.old_script, options_.input, "mortise: old: ",
                 [&](const std::string& name, const std::string& id) { old_ids.emplace_back(name, id); });

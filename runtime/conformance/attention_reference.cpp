@@ -33,7 +33,7 @@ class Heads {
       values.insert(values.end(), v.begin(), v.end());
     }
   }
-  // Keys that the row at `position` sees, counted from its own backwards.
+  // Returns how many keys the row at `position` sees: its own and those directly before it.
   std::int32_t num_seen(std::int32_t position, std::int32_t layer) const {
     const std::int32_t window = shape_.windows.empty() ? 0 : shape_.windows[static_cast<std::size_t>(layer)];
     return window > 0 ? std::min(window, position + 1) : position + 1;
@@ -61,8 +61,8 @@ class Heads {
   std::vector<float> q_norm_, k_norm_;
 };
 
-// Calls `work(position, query, keys, values, num_seen)` for each row of each head, layer by layer. The last two point
-// to the first key that the row sees.
+// Calls `work(position, query, keys, values, num_seen)` for each row of each head, layer by layer. `keys` and `values`
+// point to the first key that the row sees.
 template <typename Work>
 void for_each_row(const AttentionScene& scene, std::size_t sequence, const Work& work) {
   const AttentionShape& shape = scene.shape();

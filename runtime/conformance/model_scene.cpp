@@ -119,7 +119,8 @@ std::unique_ptr<PartInstance> ModelScene::open_attention() {
   return opened;
 }
 
-// Tables are borrowed for the step, too: a model that keeps one finds no memory at the next step.
+// Copies the function tables too, into memory that is gone after the step, so a model that keeps a pointer to a table
+// crashes in the next step.
 void ModelScene::make_step(const std::vector<SceneRun>& runs, const StepStyle& style) {
   batch_ = sequences_.batch_of(runs, style);
   step_ = sized<mortise_step>();

@@ -29,8 +29,9 @@ void expect_same_rows(const ModelRows& expected, const ModelRows& found, const c
 // The dims of an instance.
 mortise_model_dims dims_of(const Part& model);
 
-// Invariant: one attention and its KV memory, of kNumBlocks blocks, serve all sequences, until replace_attention. Used
-// by one thread. Throws CaseFailed where the model breaks a rule, and an Error if there is no attention for it.
+// Runs one model over sequences, step by step. Invariant: one attention and its KV memory, of kNumBlocks blocks, serve
+// all sequences, until replace_attention. Used by one thread. Throws CaseFailed where the model breaks a rule, and an
+// Error if there is no attention for it.
 class ModelScene {
  public:
   static constexpr std::int32_t kNumBlocks = 128;

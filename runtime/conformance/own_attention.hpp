@@ -10,8 +10,8 @@
 
 namespace mortise::conformance {
 
-// An instance with KV memory of its own, ready for steps. Invariant: the instance is bound to kv_ as long as both live.
-// Used by one thread.
+// An attention instance with KV memory of its own, ready for steps. Invariant: the instance is bound to kv_ as long as
+// both live. Used by one thread.
 class OwnAttention {
  public:
   static constexpr std::int32_t kNumBlocks = 256;

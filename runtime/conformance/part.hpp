@@ -30,7 +30,7 @@ struct PartSetup {
   bool gives_error = true;  // false: error is NULL
   std::int64_t refuse_memory_from = INT64_MAX;
   CheckedHost::Extensions extensions = {};
-  bool offers_runners = true;  // to a proposer: mortise/ext/runner.h
+  bool offers_runners = true;  // whether a proposer finds mortise/ext/runner.h at the host
   mortise_device* device = nullptr;
   const mortise_device_table* device_table = nullptr;
   std::string model_config = {};

@@ -82,7 +82,8 @@ nlohmann::json Subject::options() {
   return subject.schema.complete(given, subject.label());
 }
 
-// Whether the part opens a runner with the path in this option: the suite's runners take any.
+// Returns whether the option is the path of a draft model: whether the part opens a runner with it. The suite's runners
+// accept any path, so any folder is good enough.
 bool Subject::is_path_of_a_draft_model(const Option& option) {
   if (component().kind != PartKind::kProposer || !option.is_path) return false;
   if (!takes_any_path_) {
@@ -155,7 +156,8 @@ const PartInstance& Subject::device() {
 
 namespace {
 
-// A part that needs something of the host that this suite has not is not at fault.
+// Checks that `function` succeeded. A part that fails because the suite lacks a host extension is not at fault: the
+// case then does not apply.
 void expect_started(const Part& part, const char* function, const Answer& answer) {
   const std::string missing = part.host().missing_extension();
   if (!answer.ok() && !missing.empty()) {

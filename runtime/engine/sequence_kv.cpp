@@ -8,7 +8,7 @@
 namespace mortise {
 namespace {
 
-// Returns whether a cached score has as many alternatives as the sequence's request wants.
+// Returns whether a cached score has at least as many alternatives as the sequence's request wants.
 bool serves(const TokenInfo* score, const Sequence& sequence) {
   return score != nullptr && score->top.size() >= static_cast<std::size_t>(sequence.request().logprobs.value_or(0));
 }

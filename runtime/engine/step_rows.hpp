@@ -13,12 +13,13 @@
 namespace mortise {
 
 // The part of a step that belongs to one sequence: num_new_tokens of its tokens from num_computed on, then its drafts.
-// Its blocks have room for all of them. A value of the engine's thread.
+// Its blocks have room for all of them. A value. Engine's thread only.
 struct ScheduledSequence {
   Sequence* sequence = nullptr;
   std::int32_t num_new_tokens = 0;
   std::int32_t max_drafts = 0;  // granted by the plan
 
+  // Without the rows of forks.
   std::int32_t num_rows() const { return num_new_tokens + static_cast<std::int32_t>(sequence->drafts.size()); }
 };
 

@@ -11,7 +11,8 @@
 
 namespace mortise {
 
-// Invariant: all arrays have room for the rows of the last begin(). Used by the thread that runs steps only.
+// The arrays that head_reduce fills for the rows of one step. Invariant: all have room for the rows of the last
+// begin(). Used by the thread that runs steps only.
 class RowScores {
  public:
   explicit RowScores(const ShardParts& parts) : parts_(parts), memory_(parts.device), download_(parts.device) {}

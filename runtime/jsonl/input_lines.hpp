@@ -28,7 +28,8 @@ struct InputLine {
 // Invariant: buffered text is at most one line of max_line_bytes_ and one read. Used by one thread.
 class InputLines {
  public:
-  // "-" is standard input. Throws an Error if `path` cannot be read. A line above `max_line_bytes` is cut.
+  // "-" is standard input. Throws an Error if `path` cannot be read. A line longer than `max_line_bytes` is cut to that
+  // length.
   InputLines(const std::string& path, std::size_t max_line_bytes);
   ~InputLines();
   InputLines(const InputLines&) = delete;

@@ -33,8 +33,8 @@ struct PrefixPath {
   std::uint64_t missed_key = 0;  // hash of these tokens and their parent
 };
 
-// Invariant: no two nodes have the same parent and the same tokens, except partial blocks. Engine's thread only; takes
-// no lock.
+// The cached blocks as a tree: the path from the root to a node spells the tokens of a prefix. Invariant: no two nodes
+// have the same parent and the same tokens, except partial blocks. Engine's thread only; takes no lock.
 class PrefixTree {
  public:
   // `observer` is told of every node except partial blocks, and outlives the tree; nullptr: none.

@@ -165,8 +165,8 @@ struct ActivePart {
     value_of(function, 0, [&] { return (api->*Slot)(self, args...), 0; });
   }
 
-  // For functions of extensions, and functions with other arguments: `body` makes the call. perform() throws a
-  // PartError.
+  // For functions of extensions, and functions with other arguments. `body` makes the call. perform() throws a
+  // PartError if the call fails; attempt() returns the failure; value_of() returns `otherwise` if the call throws.
   template <typename Body>
   void perform(const char* function, Body&& body) const {
     throw_unless_ok(function, attempt(function, std::forward<Body>(body)));

@@ -49,7 +49,7 @@ class Constants {
   // The address of the manifest's pointer; 0: there is none.
   std::uint64_t manifest() const { return manifest_; }
 
-  // The pointer at `address`; 0: NULL.
+  // Returns the pointer that is stored at `address`, relocated for a load at address 0. 0 means NULL.
   std::uint64_t pointer(std::uint64_t address) const {
     const auto found = relative_.find(address);
     return found != relative_.end() ? found->second : value<std::uint64_t>(address);

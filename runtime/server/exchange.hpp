@@ -14,7 +14,8 @@
 
 namespace mortise {
 
-// Invariant: at most one answer or stream is accepted. Thread-safe; the connection's strand takes the answer.
+// One request and the answer to it. Invariant: at most one answer or stream is accepted. Thread-safe; the strand of the
+// connection takes the answer.
 class Exchange : public std::enable_shared_from_this<Exchange> {
  public:
   // `executor`: the connection's strand.

@@ -20,8 +20,9 @@ class CostCurve {
   struct Knot {
     double size = 0, seconds = 0, weight = 0;
   };
-  // With fewer than two knots the fixed cost is assumed to equal that of `base` units of size. Above a single knot it
-  // is assumed kBold times as large: an optimistic estimate for larger sizes, so that they get tried.
+  // With fewer than two knots, assumes that the fixed part of the time is as long as `base` units of size take. For
+  // sizes above a single knot, assumes a fixed part kBold times as long. Larger sizes then look cheap, so they get
+  // tried.
   // REQUIRES: sizes ascend.
   CostCurve(std::vector<Knot> knots, double base);
 

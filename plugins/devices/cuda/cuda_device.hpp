@@ -25,7 +25,7 @@ struct mortise_device {
   std::string isa = "auto";
   mortise::cuda::TuningOption tuning;
 
-  std::once_flag looked_up;  // guards what the first question about the GPU sets:
+  std::once_flag looked_up;  // guards name, gpu and memory_bytes, which look_up_gpu() sets once
   std::string name;
   mortise::cuda::GpuClass gpu;
   uint64_t memory_bytes = 0;
@@ -33,7 +33,8 @@ struct mortise_device {
   // Set by activate.
   int64_t most_norm_columns = 0;
   cudaStream_t stream = nullptr;  // serves as the stream NULL, because the legacy stream cannot be captured
-  mortise::cuda::Workspace gated, scratch, quantized;  // quantised: rows of x as int8, or at other addresses
+  // quantized: the rows of x as int8, or a copy of x whose rows are 16-byte aligned
+  mortise::cuda::Workspace gated, scratch, quantized;
   std::unique_ptr<mortise::cuda::Reaper> reaper;
   std::unique_ptr<mortise::cuda::LinearPlans> linear;        // null with KernelSet::kMma
   std::unique_ptr<mortise::cuda::RowUploader> row_uploader;  // null until the first matrix

@@ -8,7 +8,7 @@ namespace mortise::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr std::int64_t kMaxBlocks = 132 * 8;
+constexpr std::int64_t kMaxBlocks = 132 * 8;  // eight for each multiprocessor of an H100 or H200; more would only queue
 
 unsigned blocks_for(std::int64_t count) {
   return static_cast<unsigned>(std::clamp<std::int64_t>((count + kThreads - 1) / kThreads, 1, kMaxBlocks));

@@ -28,9 +28,10 @@ struct IntRows {
 
 constexpr std::int64_t kIntRowsPadded = 256;  // arrays of rows are padded to it: tiles read beyond the last row
 
-// Bytes of workspace. `sums`: for weights with zero points, where the kernel does not add up q itself.
+// Returns the bytes of the workspace for the quantised rows. With `sums` it has room for the sums of q by group, which
+// weights with zero points need unless their kernel adds up q itself.
 std::uint64_t int_rows_bytes(const LinearIntArgs& args, bool sums);
-// Divides such a workspace, 256-byte aligned.
+// Divides a workspace of that size, which must be 256-byte aligned, into the arrays of IntRows.
 IntRows int_rows_in(void* workspace, const LinearIntArgs& args, bool sums);
 cudaError_t launch_quantize_rows(const LinearIntArgs& args, const IntRows& to, cudaStream_t stream);
 

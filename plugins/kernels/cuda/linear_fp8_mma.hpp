@@ -3,7 +3,7 @@
 //   y[m,n] = round(sum_g d[m,n,g] * scale[n,g] (+ bias[n]))       docs/numerics.md, "Linear with FP8 weights"
 // Shapes: LinearFp8Args, any m and k.
 // Order: d from 0, steps of sixteen k; groups ascending, fma with the scale, by one thread for each element of y.
-// Cost: reads the weights once for 16 rows, or for 64, and widens them as often.
+// Cost: up to 16 rows read and widen the weights once. More rows do so once for every 64 rows.
 // REQUIRES: x is 16-byte aligned and its stride a multiple of 8.
 // Errors: the cudaError_t of the launch.
 // Launches on `stream`, never waits, allocates nothing.

@@ -12,7 +12,7 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kHeld = 2;  // vectors of weights that a thread loads before the preceding kernels have ended
 
-// The chain of lane `lane` of sixteen: q = op(q, element) over the elements lane, lane + 16, ..
+// Reduces every sixteenth element of a row, from element `lane` on: q = 0, then q = op(q, element) in ascending order.
 template <class Op>
 __device__ __forceinline__ float chain(const float* row, int n, int lane, Op op) {
   float q = 0.0f;

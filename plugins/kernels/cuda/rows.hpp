@@ -75,7 +75,8 @@ struct ScatterArgs {
 };
 cudaError_t launch_scatter(const ScatterArgs& args, cudaStream_t stream);
 
-// Allows kernels the shared memory of rows of so many columns. Call it once, before any launch.
+// Raises the shared-memory limit of the row kernels, so that they can hold a row of up to `most_columns` columns. Call
+// it once, before any launch.
 cudaError_t prepare_row_kernels(std::int64_t most_columns);
 
 }  // namespace mortise::cuda

@@ -36,8 +36,8 @@ struct DecoderConfig {
   Quantization quantization;
 };
 
-// Reads the settings that have the same names in both families' config.json: the activation, whether the head is the
-// embedding, and how the weights are stored.
+// Reads the settings that the config.json of OPT and of GPT-2 call by the same names: the activation, whether the head
+// is the embedding, and how the weights are stored.
 DecoderConfig shared_config(const ConfigSection& config, const char* default_activation);
 // Returns the usual factor of attention scores, 1 / sqrt(head_dim).
 float usual_scale(int32_t head_dim);

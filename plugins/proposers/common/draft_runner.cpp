@@ -93,8 +93,9 @@ mortise_runner_step DraftRunner::step_of_all() const {
 }
 
 void DraftRunner::run(const mortise_runner_step& step) {
+  // Before the call, because a step that fails may already have drawn drafts.
   for (std::int32_t i = 0; i < step.num_seqs; ++i) {
-    if (knows(step.seq_ids[i])) drafted_.insert(step.seq_ids[i]);  // a step that fails may have drawn, too
+    if (knows(step.seq_ids[i])) drafted_.insert(step.seq_ids[i]);
   }
   mortise_error error = make_error();
   check_runner(runners_->step(runner_, &step, &error), error);

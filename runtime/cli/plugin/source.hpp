@@ -6,9 +6,9 @@
 
 namespace mortise {
 
-// The bytes of an http or https url, a file: url, or a path. Follows up to five redirections, and none from https to
-// http. Throws an Error that begins with the location: it cannot be reached, has no such file, sends more than `limit`
-// bytes, or nothing for 30 seconds.
+// Returns the bytes of an http or https url, a file: url, or a path. Follows up to five redirections, and none from
+// https to http. Throws an Error that begins with the location if it cannot be reached, if it has no such file, if it
+// sends more than `limit` bytes, or if it sends nothing for 30 seconds.
 std::string read_source(const std::string& location, std::size_t limit, const std::string& ca_file);
 
 // The location of the file `name` in the folder, or beside the file, at `location`.

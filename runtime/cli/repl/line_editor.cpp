@@ -93,7 +93,8 @@ std::optional<Line> LineEditor::read(const std::string& prompt) {
   cancelled_ = false;
   const TerminalSignals signals;
   columns_ = columns_of(screen_.get());
-  // Before the prompt is shown: the terminal driver must not edit, echo or convert text that is typed at once.
+  // Switches the terminal to raw mode before the prompt appears, because a user may type at once, and the terminal
+  // driver must not edit, echo or convert that text.
   el_set(el_.get(), EL_PREP_TERM, 1);
   enter_terminal();
   int count = 0;

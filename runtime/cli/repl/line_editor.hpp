@@ -20,8 +20,9 @@
 
 namespace mortise {
 
-// At most one exists at a time, because signal handlers and the terminal belong to the process. Used by one thread.
-// Invariant: between two reads the terminal has the settings that it had before.
+// Reads lines from the terminal with libedit. At most one exists at a time, because signal handlers and the terminal
+// belong to the process. Used by one thread. Invariant: between two reads the terminal has the settings that it had
+// before.
 class LineEditor : public LineSource {
  public:
   using Suggester = std::function<Suggestions(std::string_view before_cursor)>;

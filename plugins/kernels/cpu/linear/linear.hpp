@@ -47,9 +47,10 @@ struct LinearRange {
 };
 
 // Most instruction sets need x in another form (widened to f32): `prepare` writes it to args.scratch for the rows [m0,
-// m1), which obey the same rule as a range. Threads that divide the columns share it, and must not start before it is
-// complete. If scratch_bytes is 0 there is nothing to prepare: AMX reads x in place. AMX is fastest when the rows
-// of x begin at multiples of 64 bytes but not of 1024; rows 1024 bytes apart share a few cache sets.
+// m1), which obey the same rule as a range. Threads that each compute some columns of these rows share this scratch:
+// none may call `run` before `prepare` has returned. If scratch_bytes is 0 there is nothing to prepare: AMX reads x in
+// place. AMX is fastest when the rows of x begin at multiples of 64 bytes but not of 1024; rows 1024 bytes apart share
+// a few cache sets.
 struct LinearKernel {
   std::size_t (*scratch_bytes)(std::size_t m, std::size_t k);
   void (*prepare)(const LinearArgs& args, std::size_t m0, std::size_t m1);

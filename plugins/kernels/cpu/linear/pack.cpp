@@ -99,7 +99,8 @@ void pack_panel(const typename Format::Source* const (&rows)[kPanelColumns], std
   }
 }
 
-// Reads the k elements of row n from the packed weights. Their words, of type `Element`, are 16 words apart.
+// Reads the k elements of row n from the packed weights. A 32-bit word holds one f32 or two bf16 elements of the row.
+// Consecutive words of the row are 16 words apart, because the 16 rows of a panel are interleaved.
 template <class Element>
 void unpack_row(const void* packed, std::size_t k, std::size_t n, Element* row) {
   constexpr std::size_t per_word = sizeof(std::uint32_t) / sizeof(Element);

@@ -14,7 +14,8 @@ bool finite(float x) {
   return x - x == 0;
 }
 
-// The E4M3 number nearest to x, ties to the even mantissa. REQUIRES: |x| <= 448, a little more at most.
+// Returns the E4M3 number nearest to x, ties to the even mantissa. REQUIRES: |x| is at most 448, or above it by
+// rounding alone; the result is then 448.
 std::uint8_t nearest_e4m3(float x) {
   static const std::array<double, 0x7f> numbers = [] {
     std::array<double, 0x7f> all = {};

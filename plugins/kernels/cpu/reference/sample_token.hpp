@@ -1,5 +1,5 @@
-// plugins/kernels/cpu/reference/sample_token.hpp: the scalar form of head/sample_token.hpp: every step over the whole
-// vocabulary, with a full sort.
+// plugins/kernels/cpu/reference/sample_token.hpp: the scalar form of head/sample_token.hpp: every filter reads the
+// whole vocabulary, and the order comes from a full sort.
 // REQUIRES: DenormalsOff.
 #pragma once
 

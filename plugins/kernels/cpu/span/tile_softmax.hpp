@@ -87,7 +87,8 @@ MORTISE_INLINE F32x16 maxima(const float* rows) {
 }
 #endif
 
-// Rows that pad the last sixteen see no keys.
+// Starts each row with the maximum -infinity and the sum 0. Rows that pad the strip to whole vectors see no keys, so
+// they keep these values.
 void begin_softmax(const StripSpan& p, SpanScratch& scratch) {
   for (std::size_t m = 0; m < whole_vectors(p.strip.rows()); ++m) {
     store(scratch.maxima + m * kLanes, broadcast(-kInfinity));

@@ -215,8 +215,8 @@ MORTISE_INLINE F32x16 load_bf16_tail(const Bf16* p, std::size_t n) {
   return widen_bf16(_mm256_maskz_loadu_epi16(first_lanes(n).v, p));
 }
 #if defined(__AVX512BF16__)
-// One instruction. For results of arithmetic only: it treats denormals as zero, and its NaN differs from the canonical
-// NaN.
+// The rounding is one instruction, vcvtneps2bf16. It treats denormals as zero, so use this for results of arithmetic
+// only (denormals are off). Its NaN is not the canonical one, so lanes with NaN are replaced.
 MORTISE_INLINE __m256i narrow_bf16(F32x16 a) {
   const __m256i rounded = (__m256i)_mm512_cvtneps_pbh(a.v);
   return _mm256_mask_mov_epi16(rounded, _mm512_cmp_ps_mask(a.v, a.v, _CMP_UNORD_Q), _mm256_set1_epi16(0x7fc0));

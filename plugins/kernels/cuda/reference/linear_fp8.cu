@@ -6,7 +6,8 @@
 namespace mortise::cuda::reference {
 namespace {
 
-// Without the packed kernels' tricks: a number by its parts.
+// Returns an E4M3 number as bf16, computed from its sign, exponent and mantissa, without the tricks of the packed
+// kernels.
 __device__ std::uint32_t widened(std::uint8_t value) {
   const int exponent = value >> 3 & 15, mantissa = value & 7;
   const float magnitude = exponent == 0 ? ldexpf(static_cast<float>(mantissa), -9)
