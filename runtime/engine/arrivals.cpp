@@ -94,7 +94,7 @@ void Engine::add(const std::shared_ptr<RequestState>& state) {
   for (auto& sequence : choices) {
     trace_.arrived(*sequence);
     setup_->drafting->welcome(*sequence);
-    // The front end checked the request, but maybe against the limits before a swap.
+    // The front end has checked the request, but a swap may have changed the limits since.
     if (const std::optional<std::string> why = misfit(*sequence, setup_->limits)) {
       fail_sequence(*sequence, "the pipeline has changed since the request arrived: " + *why, ErrorCode::kTooLarge);
       continue;

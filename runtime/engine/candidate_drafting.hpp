@@ -24,11 +24,11 @@ class CandidateDrafting {
 
   // Asks for as many drafts as each sequence could use, whatever the plan grants.
   void propose(const mortise_step& step, std::span<const ScheduledSequence> scheduled);
-  // As Drafting::observe, after the commit of a step.
+  // Called after the commit of a step, like Drafting::observe.
   void observe(std::span<const StepOutcome> outcomes, std::span<const std::uint64_t> ended,
                const mortise_tensor* hidden);
 
-  // Sequences that the last propose() asked drafts for.
+  // Returns the number of sequences for which the last propose() asked drafts.
   std::int32_t num_drafting() const { return num_drafting_; }
   std::optional<Drafting::Failure> first_failure() const { return candidate_->first_failure(); }
   VerifiedFigures::Drafts figures() const;
@@ -43,13 +43,13 @@ class CandidateDrafting {
   void judge(const Sequence& sequence);
 
   std::unique_ptr<Drafting> candidate_;
-  // By sequence: drafts whose tokens have not all come yet.
+  // By sequence: drafts that still wait for tokens to be compared with.
   std::unordered_map<std::uint64_t, std::deque<Pending>> pending_;
   std::int32_t num_drafting_ = 0;
   VerifiedFigures::Drafts figures_;
 };
 
-// Sums over the proposers of `drafting` so far.
+// Returns the sums over all proposers of `drafting` so far.
 VerifiedFigures::Drafts drafts_of(const Drafting& drafting);
 
 }  // namespace mortise

@@ -30,13 +30,13 @@ class Drafter {
  public:
   static constexpr std::uint64_t kMaxFailures = 10;
 
-  // `index`: the proposer's place in the pipeline's list. `messages` outlives this.
+  // `index`: the proposer's position in the pipeline's list. `messages` outlives this.
   Drafter(ActiveProposer proposer, const EngineLimits& limits, std::size_t index, std::int32_t vocab_size,
           RepeatedMessages& messages);
 
   const ActiveProposer& proposer() const { return proposer_; }
 
-  // False once the proposer has failed for good; it is not called then.
+  // Returns false once the proposer has failed for good. It is not called again.
   bool usable() const { return !proposer().health->failed(); }
 
   struct Ask {
@@ -59,10 +59,10 @@ class Drafter {
     std::optional<std::uint64_t> seq_id;  // the sequence with invalid drafts; nullopt: the call failed
   };
   const std::optional<Failure>& first_failure() const { return first_failure_; }
-  // Why the proposer should be replaced: it has failed for good, or has failed kMaxFailures times. nullopt: it may go
-  // on.
+  // Returns why the proposer should be replaced: it has failed for good, or has failed kMaxFailures times. nullopt: it
+  // may go on.
   std::optional<std::string> why_replace() const;
-  // Sequences that the proposer keeps state for; 0 if it does not say.
+  // Returns the number of sequences that the proposer keeps state for; 0 if it does not say.
   std::uint64_t num_sequences() const;
 
  private:
@@ -71,7 +71,7 @@ class Drafter {
     std::int32_t num_told = 0;  // tokens
   };
 
-  bool has_told(const Sequence& sequence) const;  // all tokens that the sequence has
+  bool has_told(const Sequence& sequence) const;  // whether the proposer was told all tokens of the sequence
   void failed(const char* call, const CallResult& result);
   void broke_bound(const Sequence& sequence, const std::string& why);
   bool take_tree(const Ask& ask, std::span<const std::int32_t> tokens, std::span<const std::int32_t> parents);

@@ -90,7 +90,7 @@ std::int32_t Drafting::room_for_drafts(const Sequence& sequence) const {
   // The step commits one token more than the accepted drafts, and the last token of a sequence is never run.
   const std::int32_t left = sequence.max_tokens - sequence.num_generated() - 1;
   const std::int32_t room = limits_.max_model_len - sequence.num_tokens() - 1;
-  const std::int32_t rows = limits_.max_batched_tokens - 1;  // the other row is the one that the drafts follow
+  const std::int32_t rows = limits_.max_batched_tokens - 1;  // the drafts follow one other row
   return std::max(0, std::min({left, room, rows}));
 }
 

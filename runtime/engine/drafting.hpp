@@ -38,10 +38,10 @@ class Drafting {
   // Sets which proposers may draft for a sequence, when it arrives and again after a swap of proposers. If its request
   // names a proposer that a swap has removed, the sequence gets no drafts: proposers decide speed alone.
   void welcome(Sequence& sequence) const;
-  // The most draft tokens of proposers that a sequence can use in its next decode step. They never go beyond its
-  // max_tokens or the model's length.
+  // Returns the most draft tokens of proposers that a sequence can use in its next decode step. They never go beyond
+  // its max_tokens or the model's length.
   std::int32_t lookahead(const Sequence& sequence) const;
-  // The number of drafts that each candidate may use, chosen before the plan. A sequence with drafts from its
+  // Returns the number of drafts that each candidate may use, chosen before the plan. A sequence with drafts from its
   // prediction gets as many as the prediction has. Otherwise adaptive lengths decide; with fixed lengths a sequence
   // gets all that it can use.
   std::vector<std::int32_t> lookaheads(std::span<Sequence* const> runnable);
@@ -63,11 +63,11 @@ class Drafting {
   void begin_step();
   void end_step(std::span<const ScheduledSequence> scheduled, std::int32_t num_rows, bool is_typical);
 
-  // In the order in which they are asked for drafts.
+  // Returns the proposers in the order in which they are asked for drafts.
   std::vector<ActiveProposer> proposers() const;
   const SpeculationStats& stats() const { return stats_; }
   std::uint64_t num_failures() const;
-  // The first failure of the first proposer that has one, with its name; nullopt: none has failed.
+  // The first failure of the first proposer that has failed, with the proposer's name; nullopt: none has failed.
   struct Failure {
     std::string proposer;
     Drafter::Failure failure;

@@ -111,7 +111,7 @@ void Engine::step_and_report() {
   if (verified_swap_) verified_swap_->end_step(live_);
   gaps_.end_step();
   drop_ended();
-  // there may be no next step that reports the ended ids
+  // no step may follow that reports the ended ids
   if (live_.empty()) setup_->drafting->observe({}, ended_ids_, nullptr);
   publish_stats();
   // On a device that computes behind the host, the next step sends the deltas while it waits for the device.

@@ -62,8 +62,8 @@ struct EngineStats {
   std::uint64_t num_cached_tokens = 0;             // and how many of them came from the prefix cache
   std::uint64_t num_evicted_blocks = 0;            // from the prefix cache
   std::uint64_t num_drafts = 0, num_accepted = 0;  // of proposers
-  SpeculationStats speculation;                    // the same by proposer and position, and times
-  // Of the predictions of choices that have ended, as in Usage.
+  SpeculationStats speculation;                    // drafts by proposer and position, and times
+  // Tokens of the predictions of choices that have ended, counted as in Usage.
   std::uint64_t num_accepted_prediction_tokens = 0, num_rejected_prediction_tokens = 0;
   std::uint64_t num_graph_replays = 0;  // steps that ran as a captured graph
   std::uint64_t num_rejected_plans = 0, num_proposer_failures = 0;
@@ -74,7 +74,7 @@ struct EngineStats {
   std::int32_t num_free_blocks = 0, num_cached_free_blocks = 0, num_blocks = 0;
 };
 
-// A random seed, for a request that gives none.
+// Returns a random seed for a request that gives none.
 std::uint64_t draw_seed();
 
 // Returns why a sequence cannot run to its end within these limits, or nullopt if it can.
@@ -110,7 +110,7 @@ class Engine {
   // time, on the engine's thread too. [any thread]
   void abort(RequestId id);
   // Accepts no more requests and waits for the others to finish. Requests left at the deadline end with
-  // FinishReason::kError and ErrorCode::kUnavailable. True if none was left. [any thread but a sink's]
+  // FinishReason::kError and ErrorCode::kUnavailable. Returns true if no request was left. [any thread but a sink's]
   bool drain(std::chrono::steady_clock::time_point deadline) { return inbox_.drain(deadline); }
   EngineHealth health() const { return inbox_.health(); }  // [any thread]
   // Updated after each step in which a request came, started, was preempted or ended, and otherwise every 50 ms. [any
@@ -179,7 +179,7 @@ class Engine {
   void step_failed(const std::exception& exception);
   void fail_sequence(Sequence& sequence, const std::string& why, ErrorCode code);
   void fail_all(const std::string& why, ErrorCode code);
-  // If the device, the model or the attention has failed: ends all requests and accepts no others.
+  // Ends all requests and accepts no others if the device, the model or the attention has failed.
   void check_required_parts();
   void publish_stats();
 
@@ -219,7 +219,7 @@ class Engine {
   std::unique_ptr<VerifiedSwap> verified_swap_;  // null: none is under way
   std::uint64_t generation_ = 0;                 // of the parts: rises with each swap
   GapWatch gaps_;                                // watches the latest swap
-  Fallbacks fallbacks_;                          // from the parts of setup_
+  Fallbacks fallbacks_;                          // the ways back from the parts of setup_
   EngineStats carried_;                          // counts of parts that swaps have removed
   std::deque<std::shared_ptr<Sequence>> live_;   // in order of arrival
   bool any_ended_ = false;                       // since drop_ended()

@@ -4,7 +4,7 @@
 namespace mortise {
 namespace {
 
-// Name and health of a part of some kind that steps call.
+// The name and the health of a part that steps call.
 struct StepPart {
   std::string name;
   const PartHealth& health;
@@ -57,7 +57,7 @@ bool Engine::fall_back(PartKind kind, const std::string& why) {
   const auto found = fallbacks_.find(kind);
   if (found == fallbacks_.end()) return false;
   const Fallback fallback = std::move(found->second);
-  fallbacks_.erase(found);  // it is tried once
+  fallbacks_.erase(found);  // a fallback is tried once
   if (verified_swap_) {     // its candidate runs beside the parts that are replaced now
     verified_swap_->refuse(ErrorCode::kConflict,
                            "a part failed meanwhile, and its predecessor was restored; ask again");

@@ -38,7 +38,7 @@ void GapWatch::drop_ended() {
 }
 
 void GapWatch::end_step() {
-  if (!done_) return waiting_.clear();  // no swap, or a failed swap: its sequences need not be kept alive
+  if (!done_) return waiting_.clear();  // no swap, or a failed one: no sequence need be kept alive
   drop_ended();
   if (waiting_.empty() || Clock::now() - exchanged_ >= kPatience) settle();
 }

@@ -18,13 +18,14 @@ std::uint64_t hash_of_first(const Sequence& sequence, std::int32_t num_tokens, W
   return known.value;
 }
 
-// A hash of the tokens up to the end of the next whole block that the sequence computes. A collision can only make a
-// sequence wait: pays() compares the tokens.
+// Returns a hash of the tokens up to the end of the next whole block that the sequence computes. A collision can only
+// make a sequence wait: pays() compares the tokens.
 std::uint64_t next_block_key(Sequence& sequence, std::int32_t block_size) {
   return hash_of_first(sequence, (sequence.start() / block_size + 1) * block_size, sequence.memo.next_block);
 }
 
-// A hash of a completion's whole prompt. Completions also share the prompt's last block, which is usually partial.
+// Returns a hash of a completion's whole prompt. Completions also share the prompt's last block, which is usually
+// partial.
 std::uint64_t prompt_key(Sequence& sequence) {
   return hash_of_first(sequence, *sequence.score_from, sequence.memo.prompt);
 }

@@ -22,14 +22,14 @@ class LiveRequests {
 
   // REQUIRES: `choices` are all sequences of one request, at least one.
   void add(std::vector<std::shared_ptr<Sequence>> choices);
-  // A sequence runs for the first time, so its request no longer waits.
+  // Called when a sequence runs for the first time, so its request no longer waits.
   void started(const Sequence& sequence);
-  // A choice has ended. The request is removed with its last choice.
+  // Called when a choice has ended. The request is removed with its last choice.
   void ended(const Sequence& sequence);
 
-  // The choices of the request that have not ended; none if the id is unknown.
+  // Returns the choices of the request that have not ended; none if the id is unknown.
   std::vector<std::shared_ptr<Sequence>> choices_of(RequestId id) const;
-  // Requests whose deadline is at or before `now`.
+  // Returns the requests whose deadline is at or before `now`.
   std::vector<RequestId> expired(Clock::time_point now) const;
   bool any_deadline() const { return !deadlines_.empty(); }
 

@@ -11,7 +11,7 @@
 
 namespace mortise {
 
-// The arrays that a mortise_schedule_view points to, and more that the checks need.
+// The arrays that a mortise_schedule_view points to, and further arrays for the checks.
 struct Planner::View {
   const std::vector<Sequence*>& live;
   const EngineLimits& limits;
@@ -78,7 +78,7 @@ struct Planner::View {
     return view;
   }
 
-  // mortise_schedule_view.blocks_freed; indices that are no running sequence free nothing.
+  // Implements mortise_schedule_view.blocks_freed. An index that is no running sequence frees nothing.
   static std::int32_t blocks_freed(const void* host_data, const std::int32_t* seqs, std::int32_t num_seqs) {
     const View& view = *static_cast<const View*>(host_data);
     std::int32_t num_freed = 0;
@@ -98,16 +98,17 @@ struct Planner::View {
 
   std::int32_t run_begin(std::size_t i) const { return running(i) ? num_computed[i] : num_cached[i]; }
   std::int32_t remaining(std::size_t i) const { return num_tokens[i] - run_begin(i); }
-  // How many of `drafts` a run of `n` new tokens verifies: all if it ends the known tokens, otherwise none.
+  // Returns how many of `drafts` a run of `n` new tokens verifies: all if it ends with the last known token, otherwise
+  // none.
   std::int32_t drafts(std::size_t i, std::int32_t n, std::int32_t drafts) const {
     return n == remaining(i) ? drafts : 0;
   }
-  // The drafts that a run to the end of the known tokens must keep. Further drafts may be cut.
+  // Returns the number of drafts that a run to the end of the known tokens must keep. Further drafts may be cut.
   std::int32_t least_drafts(std::size_t i) const { return limits.rejection ? lookahead[i] : 0; }
   std::int64_t blocks_for(std::size_t i, std::int32_t rows) const {
     return (end(i, rows) + limits.block_size - 1) / limits.block_size;
   }
-  // Tokens of sequence `i` with KV after it has run `rows` rows.
+  // Returns the number of tokens with KV after sequence `i` has run `rows` rows.
   std::int64_t end(std::size_t i, std::int32_t rows) const { return std::int64_t{run_begin(i)} + rows; }
   bool running(std::size_t i) const { return states[i] == MORTISE_SEQ_RUNNING; }
 };
@@ -169,7 +170,7 @@ struct EventArrays {
   std::vector<const std::int32_t*> tokens;
 };
 
-// What is wrong with a plan, or nothing. `View` is Planner::View, `abi_view` what the scheduler saw of it.
+// Returns what is wrong with a plan, or nullopt. `View` is Planner::View, `abi_view` what the scheduler saw of it.
 template <typename View>
 std::optional<Planner::Breach> find_breach(const View& view, const mortise_schedule_view& abi_view,
                                            const mortise_schedule_plan& plan) {
@@ -236,7 +237,7 @@ std::optional<Planner::Breach> find_breach(const View& view, const mortise_sched
   return std::nullopt;
 }
 
-// The last block of the cached path that a waiting sequence would begin with.
+// Returns the last block of the cached path that a waiting sequence would begin with.
 BlockId last_cached(const Sequence& sequence, std::int32_t block_size, const PrefixTree& tree) {
   const std::int32_t num_blocks = sequence.running() ? 0 : sequence.num_cached / block_size;
   if (num_blocks == 0) return kPrefixRoot;
@@ -311,7 +312,7 @@ StepPlan Planner::plan(std::uint64_t step_id, const std::vector<Sequence*>& runn
                        const std::vector<std::int32_t>& lookahead, const KvCache& cache) {
   const auto choose = [&](const View& view, const mortise_schedule_view& abi_view, const CallResult&) -> StepPlan {
     if (starved_) {
-      // If the starved sequence is held back, it is not in the view. Then the oldest one runs first.
+      // If the starved sequence is held back, it is not in the view. Then the view's oldest sequence runs first.
       const auto at = std::ranges::find(view.ids, *starved_);
       return first_come_first_served(view, abi_view, at == view.ids.end() ? 0 : at - view.ids.begin());
     }
@@ -352,12 +353,12 @@ std::optional<Planner::Breach> Planner::rehearse(std::uint64_t step_id, const st
 // Asks the scheduler for a plan and checks it.
 Planner::Answer Planner::ask_scheduler(const View& view, const mortise_schedule_view& abi_view) {
   PlanArrays arrays(view.lookahead);
-  const mortise_schedule_view shown = abi_view;  // a copy: what the host reads afterwards is its own
+  const mortise_schedule_view shown = abi_view;  // a copy: the scheduler cannot change what the host reads
   mortise_schedule_plan given = arrays.abi();
   Answer answer;
   answer.result = scheduler_.try_call<&mortise_scheduler_table::plan>("plan", &shown, &given);
   if (!answer.result.ok()) return answer;
-  // Only the counts are the scheduler's to set. It may have overwritten the pointers.
+  // The scheduler may set only the counts, but it may have overwritten the pointers, too.
   mortise_schedule_plan plan = arrays.abi();
   plan.num_scheduled = given.num_scheduled;
   plan.num_preempted = given.num_preempted;
@@ -415,7 +416,7 @@ std::optional<StarvationWatch::Starved> Planner::find_starved(const View& view, 
   watched.admits = admits;
   watched.rows = limits_.max_batched_tokens;
   watched.places = limits_.max_num_seqs;
-  PlanBlocks blocks(abi_view);  // without preemptions: a plan that preempts is handled below
+  PlanBlocks blocks(abi_view);  // without preemptions; plans that preempt are handled below
   for (const PlannedSequence& planned : plan.scheduled) {
     // Ids grow in order of arrival, which is the view's.
     const auto i =
@@ -452,9 +453,9 @@ StepPlan Planner::first_come_first_served(const View& view, const mortise_schedu
   StepPlan result;
   PlanBlocks blocks(abi_view);
   std::int32_t rows = 0;
-  // The sequence at a place of the order: `first`, then the others in order of arrival.
+  // Returns the sequence at a position of the order: `first`, then the others in order of arrival.
   const auto at = [&](std::size_t place) { return place == 0 ? first : place <= first ? place - 1 : place; };
-  std::size_t last = view.live.size();  // sequences from this place on are preempted, or wait
+  std::size_t last = view.live.size();  // sequences from this position on are preempted, or wait
   std::int64_t num_running = std::count(view.states.begin(), view.states.end(), MORTISE_SEQ_RUNNING);
   for (std::size_t place = 0; place < last && rows < limits_.max_batched_tokens; ++place) {
     const std::size_t i = at(place);
@@ -480,7 +481,7 @@ StepPlan Planner::first_come_first_served(const View& view, const mortise_schedu
       --num_running;
     }
     if (is_first && last == 1 && short_of_room()) {
-      // Alone it fits, once the pinned blocks are free.
+      // The sequence fits if it is alone and the pinned blocks are free.
       const std::int64_t num_free = limits_.num_blocks - (view.running(i) ? view.held[i] : 0);
       blocks.take(blocks.num_free() - num_free);
       result.drop_pins = true;

@@ -48,7 +48,7 @@ class Planner {
   // `messages` outlives this. When a swap puts a scheduler in, the engine tells it of the live sequences by added().
   Planner(ActiveScheduler scheduler, const EngineLimits& limits, RepeatedMessages& messages);
 
-  // Queued: the scheduler gets these four events before the next plan.
+  // These four functions queue events, which the scheduler gets before the next plan.
   void added(const std::shared_ptr<const Sequence>& sequence);
   void ended(std::uint64_t seq_id);
   void prefix_resident(std::uint64_t seq_id, std::int32_t num_tokens);
@@ -73,8 +73,8 @@ class Planner {
   const ActiveScheduler& scheduler() const { return scheduler_; }
   std::uint64_t num_rejected_plans() const { return num_rejected_; }
   std::uint64_t num_starved() const { return num_starved_; }  // starved sequences that the host ran itself
-  // Why the scheduler should be replaced: it has failed, starved a sequence, or kMaxBreaches of its plans were not
-  // usable. nullopt: it may go on.
+  // Returns why the scheduler should be replaced: it has failed, starved a sequence, or kMaxBreaches of its plans were
+  // not usable. nullopt: it may go on.
   std::optional<std::string> why_replace() const;
 
  private:
@@ -90,8 +90,8 @@ class Planner {
   template <typename Work>
   auto with_view(std::uint64_t step_id, const std::vector<Sequence*>& runnable,
                  const std::vector<std::int32_t>& lookahead, const KvCache& cache, const Work& work);
-  // The scheduler's answer: a plan, or the reason why there is none. Neither: it had no room for a plan, which is no
-  // fault.
+  // The scheduler's answer: a plan, or the reason why there is none. Neither is set if there was no room for a plan,
+  // which is no fault.
   struct Answer {
     std::optional<StepPlan> plan;
     CallResult result;

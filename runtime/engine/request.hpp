@@ -43,8 +43,8 @@ struct Request {
   // At the first step boundary after this time the request ends with FinishReason::kError and
   // ErrorCode::kDeadlineExceeded, whether it runs or waits. Not set: no deadline.
   std::optional<std::chrono::steady_clock::time_point> deadline = {};
-  // Belongs to the same body as an accepted request before it, so the limits on waiting requests do not apply.
-  // Otherwise a body with more prompts than may wait would never run.
+  // The request belongs to the same body as an accepted request before it, so the limits on waiting requests do not
+  // apply. Otherwise a body with more prompts than may wait would never run.
   bool follows = false;
   // When the front end received the request, for measurements. Not set: when it is submitted.
   std::optional<std::chrono::steady_clock::time_point> arrival = {};

@@ -39,7 +39,7 @@ struct RequestState {
   std::uint64_t seed = 0;
   std::uint64_t arrival = 0;
   std::vector<std::int32_t> end_tokens;      // the model's, unless ignore_eos, and its stop_token_ids
-  std::shared_ptr<const ChoiceGuide> guide;  // of its `choices`; null if it has none
+  std::shared_ptr<const ChoiceGuide> guide;  // of the request's `choices`; null if it has none
   DecodedPrefix before;                      // of its prompt; each choice's text continues it
 };
 
@@ -68,19 +68,20 @@ class Sequence {
   bool running() const { return !blocks.empty(); }
   bool wants_tokens() const { return num_generated() < max_tokens; }
 
-  // The first position whose row must still give the log probability of the prompt token after it. If none is left, the
-  // position is num_prompt - 1 or more. Rows that were scored before a preemption are not scored again.
+  // Returns the first position whose row must still give the log probability of the prompt token after it. If none is
+  // left, the position is num_prompt - 1 or more. Rows that were scored before a preemption are not scored again.
   std::int32_t next_scored_position() const;
   bool wants_scores() const { return next_scored_position() < num_prompt - 1; }
-  // Tokens that must be run before the sequence can generate or end. If it generates nothing, the prompt's last token
-  // is not run.
+  // Returns the number of tokens that must run before the sequence can generate or end. If it generates nothing, the
+  // prompt's last token is not run.
   std::int32_t num_to_run() const { return wants_tokens() ? num_tokens() : num_prompt - 1; }
 
-  // A completion to score: it generates nothing and wants log probabilities of the end of its prompt only.
+  // Returns whether this is a completion to score: it generates nothing and wants log probabilities of the end of its
+  // prompt only.
   bool scores_completion() const { return max_tokens == 0 && score_from > 1; }
-  // The first token that still needs a score. REQUIRES: wants_scores().
+  // Returns the index of the first token that still needs a score. REQUIRES: wants_scores().
   std::int32_t next_scored_token() const { return next_scored_position() + 1; }
-  // The number of tokens whose KV exists when its next rows run.
+  // Returns the number of tokens whose KV exists when its next rows run.
   std::int32_t start() const { return running() ? num_computed : num_cached; }
 
   void append(std::int32_t token);

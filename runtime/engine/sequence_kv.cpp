@@ -38,7 +38,7 @@ void SequenceKv::look_up_partial_block(Sequence& sequence) const {
   sequence.partial_block = kPrefixRoot;
   const std::int32_t begin = sequence.num_cached, rest = sequence.next_scored_position() - begin;
   if (!sequence.scores_completion() || rest < 1 || rest >= block_size_) return;
-  // No copy if few blocks are left: then the plan need not count the additional block.
+  // Copies nothing if few blocks are left, so that the plan need not count the additional block.
   const auto needed = static_cast<std::size_t>(sequence.num_to_run() / block_size_ + 2);
   if (cache_.num_available() < needed) return;
   if (begin / block_size_ < sequence.prefix.num_blocks) {

@@ -16,7 +16,7 @@ namespace mortise {
 // Invariant: every block of a sequence, a fork or a pin is held in the cache by that sequence. Engine's thread only.
 class SequenceKv {
  public:
-  // `observer`: as PrefixTree's.
+  // `observer`: as in PrefixTree's constructor.
   explicit SequenceKv(const EngineLimits& limits, KvObserver* observer = nullptr)
       : block_size_(limits.block_size),
         cache_(static_cast<std::size_t>(limits.num_blocks), limits.block_size, limits.prefix_cache, observer) {}
@@ -45,7 +45,7 @@ class SequenceKv {
   void publish(Sequence& sequence);
   // Releases the blocks past the known tokens, possibly hundreds. Rejected drafts filled them.
   void trim(Sequence& sequence);
-  // Releases its blocks, because it has ended or is preempted. Its pin stays.
+  // Releases the blocks of a sequence that has ended or is preempted. Its pin stays.
   void release(Sequence& sequence);
 
   // Releases all blocks and the pin of the sequence, and clears its references to this cache, before the cache is

@@ -34,7 +34,7 @@ struct SetupContext {
 
 // All objects that depend on the sizes of a pipeline. Invariant: they all use the same sizes. Engine's thread only.
 struct Setup {
-  // Throws a PartError. `generation`: as Execution's.
+  // Throws a PartError. `generation`: as in Execution's constructor.
   Setup(const Parts& parts, const EngineLimits& sizes, const SetupContext& context, std::uint64_t generation);
 
   EngineLimits limits;  // the objects below refer to it; sizes never change

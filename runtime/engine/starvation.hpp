@@ -54,7 +54,7 @@ class StarvationWatch {
  private:
   // Counted since the sequence last ran.
   struct Wait {
-    std::int64_t idle_plans = 0;   // that had room for it but left it out, after a younger sequence had passed it
+    std::int64_t idle_plans = 0;   // plans with room that left the sequence out, after a younger one had passed it
     std::int64_t passed_rows = 0;  // of younger sequences that were admitted meanwhile
   };
   std::optional<std::string> verdict(std::uint64_t id, const Wait& wait) const;

@@ -19,7 +19,7 @@ struct ScheduledSequence {
   std::int32_t num_new_tokens = 0;
   std::int32_t max_drafts = 0;  // granted by the plan
 
-  // Without the rows of forks.
+  // Returns the number of rows without those of forks.
   std::int32_t num_rows() const { return num_new_tokens + static_cast<std::int32_t>(sequence->drafts.size()); }
 };
 
@@ -59,7 +59,7 @@ class StepRows {
   void assign(std::span<const ScheduledSequence> scheduled);
 
   std::span<const RowRun> runs() const { return runs_; }
-  // In ascending order of rows, and so of sequences.
+  // Returns them in ascending order of rows, and so of sequences.
   std::span<const LogitRow> logit_rows() const { return logit_rows_; }
 
  private:

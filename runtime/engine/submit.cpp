@@ -1,4 +1,4 @@
-// Engine::submit and its checks. All of it runs on the thread of the front end.
+// Engine::submit and its checks. All of this file runs on the thread of the front end.
 #include <algorithm>
 #include <random>
 #include <utility>

@@ -43,7 +43,7 @@ struct VerifiedFigures {
   };
   struct Drafts {
     std::uint64_t num_drafts = 0, num_accepted = 0;
-    double seconds = 0;  // spent in the proposers' calls
+    double seconds = 0;  // in the proposers' calls
   };
   struct Proposals {
     Drafts candidate, serving;  // the candidate's drafts were compared with the tokens that came
@@ -94,7 +94,7 @@ struct Fallback {
   // Called when `make` failed. The engine goes on as if there were no fallback.
   std::function<void(const std::string& why, const std::string& error)> refused;
 };
-using Fallbacks = std::map<PartKind, Fallback>;  // by the kind of the part that fails
+using Fallbacks = std::map<PartKind, Fallback>;  // by kind of the failing part
 
 // The parts and sizes that replace those of an engine.
 struct Replacement {

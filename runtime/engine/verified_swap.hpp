@@ -30,8 +30,8 @@ namespace mortise {
 // Sizes that only proposers decide may differ.
 void check_same_sizes(const EngineLimits& serving, const EngineLimits& candidate);
 
-// One such swap from its start to its acceptance or refusal. Invariant: the candidate changes no token and no delta of
-// the serving parts. Engine's thread only.
+// A verified swap, from its start to its acceptance or refusal. Invariant: the candidate changes no token and no delta
+// of the serving parts. Engine's thread only.
 class VerifiedSwap {
  public:
   using Clock = std::chrono::steady_clock;
@@ -41,10 +41,11 @@ class VerifiedSwap {
   VerifiedSwap(std::shared_ptr<SwapOrder> order, Replacement candidate, const Setup& serving,
                const SetupContext& context, std::uint64_t generation);
 
-  // Whether the candidate's attention has its own KV memory, so that live sequences must be computed again into both.
+  // Returns whether the candidate's attention has its own KV memory, so that live sequences must be computed again into
+  // both.
   bool has_own_kv() const { return side_run_ != nullptr; }
 
-  // Passes on what the engine tells the objects of its Setup.
+  // These pass on to the candidate what the engine tells the objects of its Setup.
   void added(const std::shared_ptr<const Sequence>& sequence);
   void ended(std::uint64_t seq_id);
   void copy_blocks(std::span<const BlockId> from, std::span<const BlockId> to);
@@ -61,7 +62,7 @@ class VerifiedSwap {
 
   // Refuses the swap for a reason other than a difference.
   void refuse(ErrorCode code, const std::string& why);
-  // Whether the swap is accepted or refused; no further step is compared then.
+  // Returns whether the swap is accepted or refused; no further step is compared then.
   bool is_over() const { return refusal_ != nullptr || num_equal_ >= order_->verify_steps; }
   std::exception_ptr refusal() const { return refusal_; }
   Clock::time_point deadline() const { return last_compared_ + patience_; }
