@@ -35,7 +35,7 @@ class SharedAcceptance {
   void end_step();
   double rate(std::int32_t position) const;
   double yield() const;
-  // The weight of this prior in one sequence's estimate, in draft tokens: the entry of kWeights that would have
+  // Returns the weight of this prior in one sequence's estimate, in draft tokens: the entry of kWeights that would have
   // predicted the latest outcomes best.
   double weight() const { return kWeights[best_]; }
 
@@ -53,12 +53,12 @@ class Acceptance {
  public:
   void add(std::int32_t max_drafts, std::int32_t num_drafts, std::int32_t num_accepted);
 
-  // The probability that a draft at `position` (from 0) is accepted, if all drafts before it are.
+  // Returns the probability that a draft at `position` (from 0) is accepted, if all drafts before it are.
   double rate(std::int32_t position, const SharedAcceptance& shared) const {
     return rate(position, shared.rate(position), shared.weight());
   }
   double rate(std::int32_t position, double prior, double weight) const;
-  // The fraction of the requested drafts that the proposer makes: it may have none.
+  // Returns the fraction of the requested drafts that the proposer makes: it may have none.
   double yield(const SharedAcceptance& shared) const;
 
  private:

@@ -1,8 +1,7 @@
 // runtime/speculation/adaptive_lengths.hpp: chooses how many drafts each sequence is asked for, so that the expected
 // tokens per second are highest, by measured acceptance and times. It decides when tokens come, never which tokens.
 //
-//   LengthChoice   Finds the lengths k of all sequences that maximise expected tokens / expected time of a step. The
-//   tokens
+//   Lengths  Finds the lengths k of all sequences that maximise expected tokens / expected time of a step. The tokens
 //            are the sum of 1 + yield (r1 + r1 r2 + ... + r1..rk) over the sequences, where r is the acceptance rate
 //            by position. The time is that of a step with as many rows, and of drafting as many tokens.
 //   Start    No step is spent on measurements alone. Costs of a new shape are estimated from other shapes. Without any
@@ -54,7 +53,7 @@ class AdaptiveLengths {
   // Records a sequence's drafts of a step: `max_drafts` were asked for, `num_drafts` made, `num_accepted` accepted.
   void verified(DraftState& state, std::int32_t max_drafts, std::int32_t num_drafts, std::int32_t num_accepted);
 
-  // A sequence has ended after `num_generated` tokens.
+  // Called when a sequence has ended after `num_generated` tokens.
   void ended(std::int32_t num_generated);
 
   // The times of a step in which all sequences decoded.
@@ -76,7 +75,7 @@ class AdaptiveLengths {
     CostCurve one{{}, 0}, all{{}, 0};
     double catch_up_s = 0;  // for each token that was committed since a proposer was last asked
     std::int32_t num_candidates = 0;
-    std::int32_t num_drafting = 0;  // of the choice being weighed, finally of the choice made
+    std::int32_t num_drafting = 0;  // in the choice that is weighed, at last in the choice that is made
     std::int32_t num_unseen = 0;    // tokens that the proposer has to catch up with in this step
   };
   enum class Probe { kNone, kWithout, kLonger };
@@ -102,7 +101,7 @@ class AdaptiveLengths {
   void ask_nobody();
   void collect_items(std::span<const Candidate> candidates);
   LengthChoice best_choice(std::int32_t most);
-  double seconds_of(double num_rows, std::int32_t most) const;   // of the kinds' num_drafting
+  double seconds_of(double num_rows, std::int32_t most) const;   // of a step that drafts for num_drafting of each kind
   LengthChoice expected(std::span<const Candidate> candidates);  // of the current lengths
   void find_best(std::span<const Candidate> candidates);
   void probe(std::span<const Candidate> candidates, const LengthChoice& best);

@@ -6,7 +6,7 @@ namespace mortise {
 namespace {
 
 // A lookup compares the last kMaxMatch generated tokens with the prediction and needs kMinMatch equal ones. The
-// place with the most equal tokens wins; of several, the first.
+// place with the most equal tokens wins; if there are several, the first of them.
 constexpr std::size_t kMinMatch = 2, kMaxMatch = 8;
 // After this many accepted tokens in a row the place is right, so later lookups begin after it. At a wrong place fewer
 // tokens match.

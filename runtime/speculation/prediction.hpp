@@ -41,11 +41,11 @@ class Prediction {
 
   // Returns drafts for the next tokens. Empty if the prediction is lost, used up or given up.
   std::span<const std::int32_t> drafts() const { return tokens_.subspan(next_, drafts_end_ - next_); }
-  // A step has committed the last `num_committed` tokens of `generated`, with drafts from any source. All tokens before
-  // were passed to earlier calls.
+  // Called when a step has committed the last `num_committed` tokens of `generated`, with drafts from any source. All
+  // tokens before were passed to earlier calls.
   void advance(std::span<const std::int32_t> generated, std::size_t num_committed);
 
-  // Tokens of the prediction that were generated while it was followed.
+  // Returns the number of tokens of the prediction that were generated while it was followed.
   std::int32_t num_accepted() const { return num_accepted_; }
   // Returns the number of all other tokens of the prediction: rejected drafts, and tokens never drafted because the
   // answer ended or went another way.

@@ -33,14 +33,14 @@ struct SpeculationStats {
 
   // Adds the counts of `other`. Proposers are matched by name; missing ones are added.
   void add(const SpeculationStats& other);
-  // The counts since `earlier`. REQUIRES: both are of the same engine.
+  // Returns the counts since `earlier`. REQUIRES: both are of the same engine.
   SpeculationStats since(const SpeculationStats& earlier) const;
 };
 
 // "ngram: 512 of 640 drafts accepted (80.0 %; by position 85 80 75 70 %), mean acceptance length 3.41; drafting 12.1
 // ms"
 std::string describe(const ProposerStats& stats);
-// One line for each proposer that drafted, and one with the times of the steps; empty if none drafted.
+// Returns one line for each proposer that drafted, and one with the times of the steps; empty if none drafted.
 std::vector<std::string> describe(const SpeculationStats& stats);
 nlohmann::ordered_json to_json(const SpeculationStats& stats);
 

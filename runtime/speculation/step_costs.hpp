@@ -77,9 +77,9 @@ class DraftCosts {
 
  private:
   TimeTable drafts_{0};  // over (sequences asked, most drafts of one), of calls with little to catch up with
-  std::optional<CostCurve::Knot> guess_;  // used until such a call was measured
-  // Sums over the other calls, of their tokens to catch up with and their time beyond drafting. Their quotient is the
-  // least squares slope, in which calls with few tokens, which are mostly noise, count little.
+  std::optional<CostCurve::Knot> guess_;  // used until a call of drafts_ was measured
+  // Sums over all other calls: of tokens to catch up with times time beyond drafting, and of these tokens squared.
+  // Their quotient is the least-squares slope. Calls with few tokens are mostly noise, and count little in it.
   double products_ = 0, squares_ = 0;
 };
 
