@@ -45,7 +45,7 @@ void DraftRunner::observe(const mortise_observation& seen) {
   update(tokens);
   for (std::int32_t i = 0; i < seen.num_seqs; ++i) {
     known_[seen.seq_ids[i]] = seen.first_positions[i] + seen.token_offsets[i + 1] - seen.token_offsets[i];
-    drafted_.erase(seen.seq_ids[i]);  // its new tokens have replaced them
+    drafted_.erase(seen.seq_ids[i]);  // the sequence's new tokens have replaced its drafts
   }
 }
 

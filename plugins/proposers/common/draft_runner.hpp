@@ -20,13 +20,13 @@ namespace mortise::proposers {
 // thread-safe: the host makes one call at a time.
 class DraftRunner {
  public:
-  // `path` and `options` as in mortise_runner_open_args.
+  // `path` and `options` are those of mortise_runner_open_args.
   DraftRunner(const mortise_host* host, std::string path, std::string options);
   ~DraftRunner();
   DraftRunner(const DraftRunner&) = delete;
   DraftRunner& operator=(const DraftRunner&) = delete;
 
-  // Called in the proposer's bind. `max_forks` as in mortise_runner_open_args.
+  // Called in the proposer's bind. `max_forks` is that of mortise_runner_open_args.
   void open(std::int32_t max_forks = 0);
   const mortise_model_dims& dims() const { return *runners_->dims(runner_); }
 
@@ -61,7 +61,7 @@ class DraftRunner {
   const mortise_runner_table* runners_ = nullptr;
   mortise_runner* runner_ = nullptr;
   std::map<std::uint64_t, std::int32_t> known_;  // sequences, and how many tokens of each were observed
-  std::set<std::uint64_t> drafted_;              // those of them that may have drafts in the runner
+  std::set<std::uint64_t> drafted_;              // sequences of known_ that may have drafts in the runner
 
   // Used by the current step only; members, so that their memory is reused.
   std::vector<std::uint64_t> ids_, keys_;

@@ -15,13 +15,13 @@ struct Config {
   bool tie_weights = false;
   bool scale_input = false;
 
-  // Return the weights of the two summands of a stage's state. With them, after all stages, the first state is half of
-  // the sum of squares, on average over random states.
+  // Return the weights of the two summands of a stage's state. They are such that, on average over random states, the
+  // first state makes up half of the sum of squares after all stages.
   double state_weight() const;
   double emb_weight() const;
 };
 
-// Reads the normalised config.json. Throws Failure; the message names key, value and expectation.
+// Reads the normalised config.json. Throws a Failure that names the key, its value and what was expected.
 Config parse_config(std::string_view json);
 
 }  // namespace mortise::mlp_speculator

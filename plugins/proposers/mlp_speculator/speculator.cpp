@@ -21,7 +21,7 @@ std::size_t aligned(std::size_t bytes) {
 
 uint16_t to_bf16(float value) {
   const auto bits = std::bit_cast<uint32_t>(value);
-  // NaN needs no care: no bias is NaN, or all drafts are worthless
+  // NaN is not handled: if a bias is NaN, all drafts are worthless
   return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 

@@ -11,7 +11,7 @@ namespace mortise::mlp_speculator {
 // The weights of a speculator, on the device. Owns them. Any thread may read them once they are loaded.
 struct Weights {
   Weight input_scale;  // null: the input is not scaled
-  // One weight per stage. Tied weights are one for all stages, except that proj has a separate first weight for the
+  // One weight per stage. Stages with tied weights share one, except that proj has a separate first weight for the
   // target's rows.
   std::vector<Weight> emb, proj, norm, head;
   std::vector<std::vector<float>> bias;  // of norm
@@ -21,7 +21,7 @@ struct Weights {
   }
 };
 
-// Throws the Failures of WeightLoader.
+// Throws the Failures that WeightLoader throws.
 Weights load_weights(const Config& config, const WeightFormat& format, DeviceRef device,
                      const mortise_weight_reader& reader);
 

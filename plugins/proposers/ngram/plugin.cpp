@@ -70,7 +70,7 @@ class Ngram {
  private:
   const MatchOptions options_;
   const int32_t max_tokens_;
-  // By sequence. The indices point to the options.
+  // By sequence. The match indices point to the options.
   std::unordered_map<uint64_t, std::unique_ptr<MatchIndex>> sequences_;
 };
 

@@ -1,5 +1,5 @@
-// plugins/proposers/oracle/oracle.hpp: drafts from recorded texts, for measurements. Drafts are right at a chosen rate;
-// optionally a draft model runs too, for its cost. Not thread-safe: the host makes one call at a time.
+// plugins/proposers/oracle/oracle.hpp: drafts from recorded texts, for measurements. A chosen share of the drafts is
+// right. Optionally a draft model runs too, for its cost. Not thread-safe: the host makes one call at a time.
 #pragma once
 
 #include <cstdint>

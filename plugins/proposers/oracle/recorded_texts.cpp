@@ -72,7 +72,7 @@ RecordedTexts::RecordedTexts(const std::filesystem::path& log) {
 }
 
 std::optional<std::size_t> RecordedTexts::find(std::span<const int32_t> beginning) const {
-  // The first text that is not below the beginning, and longer.
+  // Finds the first text that is longer than the beginning and not below it in lexicographic order.
   const auto at = std::lower_bound(texts_.begin(), texts_.end(), beginning, [](const Tokens& text, auto wanted) {
     return std::lexicographical_compare(text.begin(), text.end(), wanted.begin(), wanted.end());
   });

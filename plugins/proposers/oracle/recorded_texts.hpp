@@ -17,8 +17,8 @@ class RecordedTexts {
   // names the file, and the line if there is one.
   explicit RecordedTexts(const std::filesystem::path& log);
 
-  // The number of a text that begins with these tokens and is longer; of several, the first in lexicographic order. The
-  // same log gives the same numbers.
+  // Returns the number of a text that begins with these tokens and is longer; of several, the first in lexicographic
+  // order. The same log gives the same numbers.
   std::optional<std::size_t> find(std::span<const int32_t> beginning) const;
   std::span<const int32_t> text(std::size_t number) const { return texts_[number]; }
   std::size_t size() const { return texts_.size(); }
