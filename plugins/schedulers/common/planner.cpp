@@ -31,13 +31,14 @@ Planner::Planner(const mortise_schedule_view& view, const Limits& limits, std::s
   }
 }
 
-// Tokens with KV after a run of n tokens. A run to the last known token also writes the drafts granted so far.
+// Returns the number of tokens with KV after a run of n tokens. A run to the last known token also writes the drafts
+// granted so far.
 int64_t Planner::end_of(int32_t i, int32_t n) const {
   return int64_t{run_begin(i)} + n + (n == remaining(i) ? drafts_[i] : 0);
 }
 
-// The largest number of new tokens that the rows left and `free_blocks` have room for; 0: none. Where drafts cannot be
-// cut, a run that would end without room for them stops one token short.
+// Returns the largest number of new tokens that the remaining rows and `free_blocks` have room for; 0: none. Where
+// drafts cannot be cut, a run that would end without room for them stops one token short.
 int32_t Planner::largest_run(int32_t i, int64_t free_blocks) const {
   const int64_t held = running(i) ? view_.blocks_held[i] : run_begin(i) / view_.block_size;  // full blocks only
   // The free blocks that a waiting sequence takes for its full cached blocks alone.
@@ -87,7 +88,7 @@ bool Planner::withdraw_drafts() {
   return any;
 }
 
-// Preempts a running sequence, and removes it from the plan if it is in it.
+// Preempts a running sequence, and removes it from the plan if the plan has it.
 void Planner::preempt(int32_t i) {
   if (new_tokens_[i] > 0) {
     rows_left_ += rows(i, new_tokens_[i]);
@@ -105,7 +106,7 @@ void Planner::preempt(int32_t i) {
 int32_t Planner::last_running() const {
   const auto found =
       std::find_if(order_.rbegin(), order_.rend(), [&](int32_t i) { return running(i) && !is_preempted_[i]; });
-  return *found;  // REQUIRES: there is one
+  return *found;  // REQUIRES: a sequence runs
 }
 
 // Schedules running sequence `i`. If blocks are lacking, preempts running sequences that come later in the order.
@@ -129,14 +130,14 @@ void Planner::serve(int32_t i) {
   take(i, n);
 }
 
-// Blocks that `i` will need after this step: for the rest of its known tokens, and one more.
+// Returns the blocks that `i` will need after this step: for the rest of its known tokens, and one more.
 int64_t Planner::still_needed(int32_t i) const {
   const int64_t whole = cost(i, end_of(i, remaining(i)));
   const int64_t taken = new_tokens_[i] > 0 ? cost(i, end_of(i, new_tokens_[i])) : 0;
   return std::max<int64_t>(0, whole - taken) + 1;
 }
 
-// Whether `i` fits now, or after preempting running sequences of worse priority.
+// Returns whether `i` fits now, or after preempting running sequences of worse priority.
 bool Planner::can_displace(int32_t i) const {
   int64_t reserve = 0, gain = 0;
   const bool has_budget = num_running_ < seq_budget_;

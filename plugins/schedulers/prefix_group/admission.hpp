@@ -24,10 +24,10 @@ class Admission {
   // `serial` is unique to each Admission. REQUIRES: the backlog is settled with `view`; both outlive this.
   Admission(Backlog& backlog, const mortise_schedule_view& view, const scheduling::Limits& limits, uint64_t serial);
 
-  // All running requests, and the waiting requests that the step may admit. Call once.
+  // Returns all running requests, and the waiting requests that the step may admit. Call once.
   std::vector<scheduling::OrderEntry> order();
-  // For each request in the order that has not started yet: its turn, its rows, and whether they count against the turn
-  // or the credit.
+  // Returns, for each request in the order that has not started yet, its turn, its rows, and whether the rows count
+  // against the turn or the credit.
   const std::vector<PlannedStart>& starts() const { return starts_; }
 
  private:

@@ -138,7 +138,7 @@ void Backlog::start(Request& request, const PlannedStart* planned) {
   leave_queue(request);
   priority_class.admitted_prompt += static_cast<double>(request.num_unshared);
   priority_class.admitted_new += request.max_new_tokens;
-  // halves old counts, so that only recent admissions matter
+  // old counts are halved, so that only recent admissions matter
   if (priority_class.admitted_prompt + priority_class.admitted_new > 2 * static_cast<double>(rows_per_turn_)) {
     priority_class.admitted_prompt /= 2;
     priority_class.admitted_new /= 2;

@@ -39,7 +39,7 @@ struct Turn {
   bool in_turn = false;     // false: its members pass on credit
   bool used_up = false;     // the last plan refused a member because too few rows were left
   int64_t rows_left = 0;
-  int64_t rows_now = 0;  // this and in_turn_now: for the plan being made
+  int64_t rows_now = 0;  // rows_now and in_turn_now belong to the plan that is made now
   bool in_turn_now = false;
   uint64_t pin_holder = 0;
   bool may_pin = true;  // false: the host had to end its pin
@@ -58,7 +58,7 @@ struct Request {
   uint64_t group = 0;
   int32_t num_tokens = 0;
   int32_t max_new_tokens = 0;
-  double share = 0;  // part of generated tokens in its rows
+  double share = 0;  // the share of generated tokens in its rows
   int64_t num_unshared = 0;
   std::size_t index = 0;  // into Backlog::living_
   uint64_t rank = 0;      // in the order of starts; 0: it has not started
@@ -122,10 +122,10 @@ class Backlog {
   void set_planned(std::vector<PlannedStart> planned) { planned_ = std::move(planned); }
 
   std::map<int32_t, PriorityClass>& classes() { return classes_; }
-  // Requests that have started, by priority and rank.
+  // Returns the requests that have started, by priority and rank.
   const std::vector<Request*>& started() const { return started_; }
   Request* find(uint64_t id);
-  // The ids of requests with a pin.
+  // Returns the ids of requests with a pin.
   const std::set<uint64_t>& pinned() const { return pinned_; }
   int64_t rows_per_turn() const { return rows_per_turn_; }
   std::size_t num_requests() const { return requests_.size(); }

@@ -167,7 +167,8 @@ void RequestTree::free_node(NodeId id) {
   --num_nodes_;
 }
 
-// Removes nodes that are no longer needed, from `id` upwards: not kept, no request ends there, at most one child.
+// From `id` upwards, removes nodes that are not needed: no request ends there, no one keeps them, and they have at most
+// one child.
 void RequestTree::prune(NodeId id) {
   while (id != kRoot) {
     Node& node = at(id);

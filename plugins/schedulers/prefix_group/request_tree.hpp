@@ -3,8 +3,8 @@
 // then leaves.
 //
 // Groups. A node whose prefix is run once for all n requests that wait below it saves
-//   whole(v) = (n - 1) * prefix(v)   tokens, prefix(v) in whole blocks of the KV cache
-// and its subtrees, each with a longer prefix of its own, may save more together:
+//   whole(v) = (n - 1) * prefix(v) tokens, prefix(v) depth() in whole blocks of the KV cache and its subtrees, each
+//   with a longer prefix of its own, may save more together:
 //   saved(v) = max(whole(v), sum of saved(c) over the children c)
 // The topmost nodes where whole(v) is the larger are the groups: first-level prefixes, enlarged where that saves more
 // (Zheng et al., BatchLLM, arXiv:2412.03594). A change costs as much as its path is deep.
@@ -35,8 +35,8 @@ class RequestTree {
   // Sets the number of tokens in a block of the KV cache.
   void set_block_size(int32_t block_size);
 
-  // A request begins to wait. Returns its node, which stays valid until the request leaves. Requests with equal tokens
-  // share a node.
+  // Adds a request that begins to wait. Returns its node, which stays valid until the request leaves. Requests with
+  // equal tokens share a node.
   NodeId insert(std::span<const int32_t> tokens, Ticket ticket);
   void start(NodeId node, Ticket ticket);   // a waiting request begins to compute
   void finish(NodeId node);                 // a computing request leaves
@@ -46,7 +46,7 @@ class RequestTree {
   void keep(NodeId node) { ++nodes_[static_cast<std::size_t>(node)].num_keepers; }
   void let_go(NodeId node);
 
-  // No request is in the tree, and no node is kept.
+  // Returns whether no request is in the tree and no node is kept.
   bool empty() const { return num_requests_ == 0 && num_nodes_ == 1 && at(kRoot).num_keepers == 0; }
   std::size_t num_requests() const { return num_requests_; }
   std::size_t num_nodes() const { return num_nodes_; }  // the root included
@@ -56,14 +56,14 @@ class RequestTree {
   int32_t depth(NodeId node) const { return at(node).depth; }  // tokens from the root to its end
   int32_t blocks_to(NodeId node) const { return at(node).depth / block_size_ * block_size_; }  // in whole blocks
   bool is_below(NodeId node, NodeId ancestor) const;                                           // or the same node
-  // The most tokens that `tokens` shares with any request of the tree.
+  // Returns the most tokens that `tokens` shares with any request of the tree.
   int32_t shared_with(std::span<const int32_t> tokens) const;
 
   // Returns the group of a request that waits at `node`: the topmost node on its path where whole(v) is the larger, or
   // `node` itself if there is none.
   NodeId group_of(NodeId node) const;
   int64_t saved(NodeId node) const { return at(node).saved; }
-  // The length of the longest prefix that all requests below `node` share.
+  // Returns the length of the longest prefix that all requests below `node` share.
   int32_t common_prefix(NodeId node) const;
 
   // Notes that the request `id` at `node` will compute in the plan of `serial`. Marks the nodes from `node` up to the
