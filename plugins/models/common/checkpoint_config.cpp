@@ -57,7 +57,7 @@ int32_t activation_of(const ConfigSection& config, const char* key, const char* 
     const char* name;
     int32_t activation;
   };
-  // transformers has several names, and implementations, of one function.
+  // transformers has several names for one function, and several implementations of it.
   static constexpr Name kNames[] = {{"relu", MORTISE_ACT_RELU},           {"gelu", MORTISE_ACT_GELU},
                                     {"gelu_python", MORTISE_ACT_GELU},    {"gelu_new", MORTISE_ACT_GELU_TANH},
                                     {"gelu_fast", MORTISE_ACT_GELU_TANH}, {"gelu_pytorch_tanh", MORTISE_ACT_GELU_TANH},

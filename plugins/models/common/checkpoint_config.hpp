@@ -15,9 +15,9 @@ struct Family {
   const char* architecture;
 };
 
-// Returns the model_type of the checkpoint's family: the configuration's model_type, as in transformers; without one,
-// that of the family with its architecture. Throws Failure for a checkpoint of none of `families`, and for one whose
-// architectures are all of another kind (a classifier, an encoder), because its head is a different one.
+// Returns the model_type of the checkpoint's family. A configuration without a model_type is of the family that has its
+// architecture, as in transformers. Throws Failure for a checkpoint of none of `families`, and for one whose
+// architectures are all of another kind (a classifier, an encoder), because their heads differ.
 std::string family_of(const ConfigSection& config, std::initializer_list<Family> families);
 
 // Returns MORTISE_BF16, MORTISE_F16 or MORTISE_F32 for the configuration's `dtype`.
@@ -25,7 +25,7 @@ int32_t checkpoint_dtype(const ConfigSection& config);
 
 // The host's description of a quantised checkpoint. The host reads such checkpoints and has normalised this section.
 struct Quantization {
-  int32_t bits = 0;        // 0: it is not quantised
+  int32_t bits = 0;        // 0: the checkpoint is not quantised
   int32_t group_size = 0;  // 0: a whole row
   int32_t value_type = 0;  // 0: integers; MORTISE_F8_E4M3
 };

@@ -161,7 +161,7 @@ mortise_tensor PositionDecoder::run_norm_first(const mortise_step& step, int32_t
   return x;
 }
 
-// The normed sum is the next block's input, and the next sum adds to it. It alternates between two buffers.
+// The normed sum is the next block's input, and the next sum adds to it. The stream alternates between two buffers.
 mortise_tensor PositionDecoder::run_norm_last(const mortise_step& step, int32_t num_tokens) {
   Ops ops(step);
   const mortise_tensor stream = buffers_.stream.rows(num_tokens), other = buffers_.other.rows(num_tokens);
