@@ -107,9 +107,9 @@ void SpanAttention::write_rows(const AppendWork& work, Task rows) const {
   write_kv(write);
 }
 
-// Handles few rows at a time, up to the end of a key group of the cache: they stay in the first-level cache until they
-// are written head by head, and a key group is written as a whole. V is prefetched together with its row of q and k,
-// because its memory follows theirs.
+// Handles a few rows at a time, up to the end of a key group of the KV cache. So the rows stay in the first-level cache
+// until they are written head by head, and a key group is written as a whole. V is prefetched together with its row of
+// q and k, because its memory follows theirs.
 template <typename T>
 void SpanAttention::append_rows(const AppendWork& work, Task rows) const {
   for (int32_t begin = rows.begin; begin < rows.end;) {

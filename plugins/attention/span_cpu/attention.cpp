@@ -28,7 +28,7 @@ const cpu::KernelTable& kernels_for(const std::string& isa) {
                 "the device computes with instruction set '" + isa + "', which this plugin has no kernels for");
 }
 
-// Whether the cache has a byte for each number, and scales.
+// Returns whether the cache has a byte for each number, and scales.
 bool in_bytes(int32_t kv_dtype) {
   return kv_dtype == MORTISE_I8 || kv_dtype == MORTISE_F8_E4M3;
 }

@@ -1,5 +1,5 @@
 // plugins/attention/span_cpu/attention.hpp: an instance of attention over a paged KV cache on the CPU: its cache
-// layout, its plans of a step, its memory. It is the common part of paged and cascade, which differ only in how plans
+// layout, its plans for a step, its memory. It is the common part of paged and cascade, which differ only in how plans
 // use prefix groups.
 //   attention.cpp  life: options, layout, binding, buffers     plan, plan_units, shared_prefix  rows -> units of work
 //   append.cpp  q/k norm, rope, writing K and V     run.cpp  attention, copies of blocks
@@ -69,7 +69,7 @@ class SpanAttention {
   void plan(const mortise_step& step);
   void append(const mortise_step& step, const mortise_append_args& args);
   void run(const mortise_step& step, int32_t layer, const mortise_tensor& q, const mortise_tensor& out);
-  // Bytes of the step that was planned last; 0 before the first plan.
+  // Returns the bytes that the step planned last reads; 0 before the first plan.
   uint64_t kv_bytes_read(int32_t layer) const;
   void copy_blocks(mortise_stream* stream, const int32_t* from, const int32_t* to, int32_t num_blocks);
 

@@ -72,7 +72,7 @@ struct SharedPrefix {
   int32_t seq;  // any of the sequences
   int32_t first_span, end_span;
   int32_t first_row, num_rows;  // in Plan::gathered_rows
-  bool follows;                 // its rows have seen other shared spans before, which are merged first
+  bool follows;                 // its rows see an earlier shared prefix, whose partials are merged first
   // The number of partials for each KV head and its query heads, [count][num_rows][num_heads]: one for all spans, or
   // one per span.
   int32_t count;
@@ -102,8 +102,8 @@ struct Plan {
 
 constexpr int64_t kMaxPartials = 32 << 20;  // floats; a cut or a sharing that would need more is not made
 
-// The number of rows in a unit, out of `num_rows` rows that can share the prepared K and V. Larger units share more,
-// but every thread should get several units.
+// Returns the number of rows in a unit, out of `num_rows` rows that can share the prepared K and V. Larger units share
+// more, but every thread should get several units.
 int32_t unit_rows(int32_t num_rows, const PlanShape& shape);
 
 // Returns the number of keys that the units read, summed over KV heads. A key counts once for each unit that reads it.

@@ -10,7 +10,7 @@ using cpu::kSpan;
 
 // Costs are in keys times rows. Reading a key costs about as much as its arithmetic for four rows.
 constexpr int64_t kReadCost = 4;
-constexpr int64_t kMergeCost = 4;        // for a row's partial: two or more cache lines from memory
+constexpr int64_t kMergeCost = 4;        // for merging a row's partial: two or more cache lines come from memory
 constexpr int64_t kTaskCost = 4096;      // some ten microseconds of work; handing out a task costs about one
 constexpr int32_t kTasksPerThread = 8;   // enough that no thread waits long for the last task
 constexpr int32_t kPiecesPerThread = 4;  // a row block larger than total work / (threads * this) is cut
@@ -56,7 +56,7 @@ UnitMaker::UnitMaker(const PlanShape& shape, Plan& plan)
   piece_cost_ = std::max(kTaskCost, total / (shape.num_threads * kPiecesPerThread));
 }
 
-// The number of pieces that a row block is cut into; 0 or 1: it is not cut.
+// Returns the number of pieces into which a row block is cut; 0 or 1: it is not cut.
 int32_t UnitMaker::pieces_of(const RowBlock& block) const {
   if (shape_.num_threads == 1) return 1;
   return static_cast<int32_t>(std::min<int64_t>(block.end_span - block.first_span, cost_of(block) / piece_cost_));

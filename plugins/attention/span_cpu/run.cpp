@@ -1,4 +1,4 @@
-// Runs attention of a layer by the step's plan, and copies blocks.
+// Runs the attention of a layer by the step's plan, and copies blocks.
 #include <cstring>
 
 #include "attention/span_cpu/attention.hpp"

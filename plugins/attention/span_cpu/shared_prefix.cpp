@@ -97,7 +97,7 @@ void add_prefix(const mortise_batch& batch, const PlanShape& shape, int32_t grou
 }  // namespace
 
 void find_shared_prefixes(const mortise_batch& batch, const PlanShape& shape, Plan& plan) {
-  // The shared spans of a group including its parents end here.
+  // By group: where its shared spans end, including those of its parents.
   std::vector<int32_t> shared_until(static_cast<std::size_t>(batch.num_groups));
   int64_t floats = 0;
   for (int32_t group = 0; group < batch.num_groups; ++group) {

@@ -12,7 +12,7 @@ namespace mortise::span_cpu {
 // REQUIRES: plan.window is set and PagedKv::check_groups() has passed.
 void find_shared_prefixes(const mortise_batch& batch, const PlanShape& shape, Plan& plan);
 
-// The first span that a sequence sees; the first span that no shared prefix covers for it.
+// Return the first span that a sequence sees, and the first span that no shared prefix covers for it.
 int32_t first_visible_span(const mortise_batch& batch, int32_t seq, int32_t window);
 int32_t first_own_span(const Plan& plan, int32_t seq);
 

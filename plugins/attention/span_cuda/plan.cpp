@@ -63,11 +63,11 @@ void add_padding(const mortise_batch& batch, const PlanShape& shape, int32_t seq
 }
 
 constexpr int64_t kFullCost = cuda::kSpanChunks;
-// The time that a block needs for a span of a shared tile, in chunks of unshared work.
+// The time of a span of a shared tile on a thread block, in chunks of unshared work.
 constexpr int64_t kSharedSpanCost = 12;
 
-// The cost of a tile in chunks of keys. All spans count as full except the last one; so does the first span of a
-// window.
+// Returns the cost of a tile in chunks of keys. All spans count as full except the last one; so does the first span of
+// a window.
 int64_t cost_of(const SpanRun& tile) {
   const int64_t last_chunk = (tile.position + tile.num_tokens - 1) / cuda::kKeyChunk;
   return last_chunk + 1 - tile.span_begin * kFullCost;
@@ -184,7 +184,7 @@ class Dealer {
     end_ = 0;
   }
 
-  // Where a worker's share ends, measured in the cost of all tiles.
+  // Returns where a worker's share ends, as a cost: that of all tiles up to there.
   int64_t end_of(int64_t worker) {
     if (kept_merges_ == 0) return cost_ * (worker + 1) / workers_;
     for (; filled_ <= worker; ++filled_) {
@@ -193,8 +193,8 @@ class Dealer {
     return worker + 1 == workers_ ? cost_ : std::llround(end_);
   }
 
-  // The span where a worker stops if its share ends at cost `share` after the tile's start. A span belongs to the
-  // worker whose share contains its middle.
+  // Returns the span where a worker stops if its share ends at cost `share` after the tile's start. A span belongs to
+  // the worker whose share contains its middle.
   static int32_t end_within(const SpanRun& tile, int64_t share) {
     const int32_t last = tile.span_end - 1;
     const int64_t full = (std::max<int64_t>(share, 0) + kFullCost / 2 - 1) / kFullCost;
@@ -321,7 +321,7 @@ int64_t max_tiles(const PlanShape& shape, int64_t max_tokens, int64_t max_seqs) 
 }  // namespace
 
 int64_t max_runs(const PlanShape& shape, int64_t max_tokens, int64_t max_seqs) {
-  // additional runs: one for each cut, one for each padding row
+  // beside the tiles: a run for each cut, and one for each padding row
   return max_tiles(shape, max_tokens, max_seqs) + shape.num_workers + max_tokens;
 }
 

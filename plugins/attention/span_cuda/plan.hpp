@@ -54,7 +54,7 @@ void make_plan(const mortise_batch& batch, const PlanShape& shape, Plan& plan);
 
 cuda::SpanMergeCounts merge_counts(const Plan& plan, int32_t head_dim);
 
-// Whether the rows of a sequence go to the decode kernel.
+// Returns whether the rows of a sequence go to the decode kernel.
 bool is_decode(const mortise_batch& batch, const PlanShape& shape, int32_t seq);
 
 // Returns an upper bound on the runs, of both kernels together, in a plan for max_tokens rows and max_seqs sequences.

@@ -17,8 +17,7 @@ constexpr double kPartialBytesPerNs = 8000;  // a partial is written once and re
 int32_t first_position(const mortise_batch& batch, int32_t seq) {
   return batch.seq_lens[seq] - (batch.cu_seqlens_q[seq + 1] - batch.cu_seqlens_q[seq]);
 }
-// Returns the first span that a row at `position` sees; the function below, the first span that the first row of a
-// sequence sees.
+// Returns the first span that a row at `position` sees. The function below returns it for the first row of a sequence.
 int32_t span_seen_at(const PlanShape& shape, int32_t position) {
   return shape.window > 0 ? std::max(0, position - shape.window + 1) / kSpan : 0;
 }
@@ -233,7 +232,7 @@ void deal_shares(const mortise_batch& batch, const PlanShape& shape, const Share
     }
     add_runs(batch, shape, group, first_row, shares.spans_a_run, runs);
   }
-  // Deals the longest run first, each to the block with the least work.
+  // Deals the longest runs first, each to the thread block with the least work so far.
   const auto spans = [](const cuda::SharedRun& run) { return run.span_end - run.span_begin; };
   std::stable_sort(runs.begin(), runs.end(),
                    [&](const cuda::SharedRun& a, const cuda::SharedRun& b) { return spans(a) > spans(b); });

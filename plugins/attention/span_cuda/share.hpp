@@ -31,7 +31,7 @@ struct Shares {
 // Returns the fastest of: all groups, only the innermost groups, no sharing. REQUIRES: the batch has been checked.
 Shares find_shares(const mortise_batch& batch, const PlanShape& shape);
 
-// The number of partials that a group gives each of its rows.
+// Returns the number of partials that a group gives each of its rows.
 int32_t partials_of(const SharedGroup& group, int32_t spans_a_run);
 
 // Fills block_begin, shared_runs and shared_rows of the plan. The tiles of sequence s begin at tiles[first_tile[s]];
