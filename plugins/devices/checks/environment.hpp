@@ -15,18 +15,18 @@ inline std::optional<std::string> read(const char* variable) {
   return value;
 }
 
-// The instruction set that the device cpu must use, whatever its options say.
+// Returns the instruction set that the device cpu must use, whatever its options say.
 inline std::optional<std::string> forced_isa() {
   return read("MORTISE_ISA");
 }
 
-// The kernels that the device cuda must use, whatever its options say.
+// Returns the kernels that the device cuda must use, whatever its options say.
 inline std::optional<std::string> forced_cuda_isa() {
   return read("MORTISE_CUDA_ISA");
 }
 
-// The user's cache folder: $XDG_CACHE_HOME, or ~/.cache. The XDG specification says that relative paths are ignored.
-// nullopt: neither exists.
+// Returns the user's cache folder: $XDG_CACHE_HOME, or ~/.cache. The XDG specification says that relative paths are
+// ignored. nullopt: neither exists.
 inline std::optional<std::filesystem::path> cache_folder() {
   const std::optional<std::string> named = read("XDG_CACHE_HOME");
   if (named && std::filesystem::path(*named).is_absolute()) return *named;

@@ -8,7 +8,7 @@
 
 namespace mortise {
 
-// Columns of the weight; of a gated product all, gates first.
+// The columns of the weight that a product reads. A gated product reads all, gates first.
 struct ColumnRange {
   std::int64_t begin, end;
 };

@@ -13,15 +13,15 @@ namespace mortise {
 std::string matrix_text(std::int32_t dtype, std::int64_t rows, std::int64_t columns);  // "bf16 [2, 4096]"
 std::string matrix_text(const mortise_tensor& matrix);
 
-// A matrix has two dimensions below 2^31, elements in bf16 or f32 at a multiple of their size, rows of neighbouring
-// elements that do not overlap, and lies within its `bytes`. An empty one needs no memory.
+// Checks that the matrix has two dimensions below 2^31, elements in bf16 or f32 at a multiple of their size, rows of
+// neighbouring elements that do not overlap, and lies within its `bytes`. An empty one needs no memory.
 void check_matrix(const mortise_tensor* tensor, const char* where, const char* name);
 
-// Both have the same shape and dtype. REQUIRES: both passed check_matrix.
+// Checks that both have the same shape and dtype. REQUIRES: both passed check_matrix.
 void require_same(const char* where, const char* a_name, const mortise_tensor& a, const char* b_name,
                   const mortise_tensor& b);
 
-// It is one of MORTISE_ACT_*.
+// Checks that `activation` is one of MORTISE_ACT_*.
 void check_activation_code(std::int32_t activation, const char* where);
 
 }  // namespace mortise

@@ -106,7 +106,7 @@ QuantizedSource read_quantized_source(const mortise_weight_source& source) {
 
 void refuse_fp8_nan(const std::uint8_t* values, std::int64_t rows, std::int64_t k, std::int64_t first_row) {
   const auto nan = [](std::uint8_t value) { return (value & 0x7fu) == 0x7fu; };
-  bool any = false;  // without a branch for each value, so that the loop is made of vectors
+  bool any = false;  // without a branch for each value, so that the compiler vectorises the loop
   for (std::int64_t i = 0; i < rows * k; ++i) any |= nan(values[i]);
   if (!any) return;
   const std::int64_t at = std::find_if(values, values + rows * k, nan) - values;

@@ -10,7 +10,7 @@
 
 namespace mortise {
 
-// No group is longer: 2 * 255 * 127 * 2^15 < 2^31, so that no sum of a group wraps.
+// No group is longer: 2 * 255 * 127 * 2^15 < 2^31, so no sum of a group wraps.
 constexpr std::int64_t kMaxQuantizedGroup = 32768;
 constexpr std::int64_t kFp8Group = 128;  // columns of an E4M3 weight that share a scale, if it has groups
 
@@ -20,7 +20,7 @@ struct QuantizedSource {
   std::vector<mortise_quantized_matrix> matrices;  // the checkpoint's own values: integers, or E4M3 if fp8
   std::int64_t n, k;
   std::int64_t group_size;    // columns that share a scale; k if all do
-  const std::int32_t* order;  // [k] a permutation of 0 .. k - 1; null: as it is
+  const std::int32_t* order;  // [k] a permutation of 0 .. k - 1; null: columns keep their order
   bool fp8;                   // values are E4M3, in groups of kFp8Group or whole rows
 };
 

@@ -6,7 +6,7 @@
 namespace mortise {
 namespace {
 
-// Whole rows go from x to out, as many as one of the two has.
+// Checks an operation that moves whole rows from x to out, as many as one of the two has.
 void check_moved_rows(const mortise_tensor* x, const std::int32_t* rows, const mortise_tensor* out,
                       const mortise_tensor* counted, const char* where) {
   check_matrix(x, where, "x");

@@ -13,8 +13,8 @@ namespace mortise {
 
 constexpr char kPrepareWeight[] = "prepare_weight";
 
-// One of those tensors in the checkpoint's memory, as rows of `columns` elements; a vector has one column. A value;
-// borrows the memory.
+// One of a weight's tensors in the checkpoint's memory, as rows of `columns` elements; a vector has one column. A
+// value; borrows the memory.
 struct SourceTensor {
   const std::byte* data;
   std::int32_t dtype;                      // bf16, f16 or f32

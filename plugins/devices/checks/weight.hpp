@@ -8,13 +8,13 @@ namespace mortise {
 
 struct WeightShape {
   std::int32_t use = 0;    // MORTISE_WEIGHT_*; 0: there is no weight
-  std::int32_t dtype = 0;  // what it computes in
+  std::int32_t dtype = 0;  // the type that the product computes in
   std::int64_t n = 0, k = 0;
   std::int32_t bits = 0;  // 0: not quantised
   bool fp8 = false;       // with 8 bits: E4M3 and not integers
 };
 
-// The shape of a device's weight, which may be null.
+// Returns the shape of a device's weight, which may be null.
 template <typename Weight>
 WeightShape shape_of(const Weight* weight) {
   return weight == nullptr ? WeightShape{} : weight->shape();

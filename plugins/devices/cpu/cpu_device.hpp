@@ -1,4 +1,5 @@
-// plugins/devices/cpu/cpu_device.hpp: an instance of the CPU device: its kernels, threads and memory. One per pipeline.
+// plugins/devices/cpu/cpu_device.hpp: an instance of the CPU device: its kernels, threads and memory. Each pipeline has
+// one.
 #pragma once
 
 #include "devices/checks/weight.hpp"

@@ -17,13 +17,13 @@
 namespace mortise::cpu {
 namespace {
 
-// 64 rows: checkpoints that pack eight rows in a word are then read in cache lines
+// with 64 rows, checkpoints that pack eight rows in a word are read in whole cache lines
 constexpr std::size_t kPanelsAtOnce = 4;
 constexpr std::size_t kRowsAtOnce = kPanelsAtOnce * kPanelColumns;
 static_assert(kMaxGroup == kMaxQuantizedGroup);
 static_assert(kFp8GroupColumns == static_cast<std::size_t>(kFp8Group));
 
-// A thread's buffer: some rows as values with scales and zero points, and one float row.
+// A thread's buffer. It holds some rows as values with scales and zero points, and one float row.
 struct Staging {
   Staging(std::size_t k, std::size_t groups, bool floats)
       : values(std::make_unique_for_overwrite<std::uint8_t[]>(kRowsAtOnce * k)),
@@ -128,7 +128,7 @@ class IntPacker {
   const std::size_t n_, k_, groups_;
   std::vector<RowConverter> converters_;    // a thread's own
   std::vector<Staging> staging_;            // a thread's own
-  std::vector<std::exception_ptr> faults_;  // a thread's own: a task must not throw
+  std::vector<std::exception_ptr> faults_;  // a thread's own, because a task must not throw
 };
 
 std::size_t round_up(std::size_t bytes) {

@@ -37,7 +37,7 @@ struct Product {
   int32_t gate;        // the activation, or 0
 
   std::size_t out_columns() const { return n1 - n0; }
-  // Columns of the weight for each column of out.
+  // Returns the number of columns of the weight for each column of out.
   std::size_t weight_columns() const { return gate == 0 ? 1 : 2; }
   std::size_t panel_bytes() const {
     const std::size_t bits = weight.bits != 0 ? static_cast<std::size_t>(weight.bits)
@@ -69,13 +69,13 @@ struct Cut {
   std::size_t rows, columns;
 };
 
-// The number of panels of out whose weights stay in a cache.
+// Returns the number of panels of out whose weights stay in a cache.
 std::size_t panels_in_cache(const Product& p) {
   return std::max<std::size_t>(2, kLinearChunkBytes / (p.panel_bytes() * p.weight_columns()));
 }
 
 // Every thread gets the same number of tasks: several, because threads are not equally fast, but at most
-// kTasksPerThread and only if a task is worth handing out. Columns are divided first, so that one thread reads each
+// kTasksPerThread, and only as many as are worth handing out. Columns are divided first, so that one thread reads each
 // weight. With many rows a task takes as many columns as the cache holds, so that the rows are read as rarely as
 // possible.
 Cut cut(const Product& p, std::size_t num_threads) {
@@ -204,7 +204,7 @@ void run_ranges(mortise_device& device, const Product& p, const Args& args, Run 
   });
 }
 
-// The arguments that both kinds of weights have in common.
+// Returns the arguments that both kinds of weights have in common.
 template <typename Args>
 Args args_of(const Product& p) {
   // The kernel counts columns from the first column of the weight, `out` counts them from column_begin.
@@ -221,8 +221,8 @@ Args args_of(const Product& p) {
   return args;
 }
 
-// Whether the kernel computes the gated product itself. For few rows two products are faster: the weights come from
-// memory, and two products read more streams at a time.
+// Returns whether the kernel computes the gated product itself. For few rows two products are faster: the weights come
+// from memory, and two products read more streams at a time.
 bool gated_by_kernel(const LinearKernel& kernel, const Product& p) {
   return p.gate != 0 && kernel.run_gated != nullptr && p.x.rows > kPanelColumns && p.out_columns() % kPanelColumns == 0;
 }

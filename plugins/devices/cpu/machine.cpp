@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The number in the file. nullopt for "max" and for everything else that is not a number.
+// Returns the number in the file. nullopt for "max" and for everything else that is not a number.
 std::optional<std::uint64_t> read_number(const fs::path& file) {
   std::ifstream in(file);
   std::uint64_t value = 0;
@@ -24,7 +24,7 @@ std::optional<std::uint64_t> read_number(const fs::path& file) {
   return std::nullopt;
 }
 
-// The number that follows `name` in a file of lines "name number".
+// Returns the number that follows `name` in a file of lines "name number".
 std::optional<std::uint64_t> read_field(const fs::path& file, std::string_view name) {
   std::ifstream in(file);
   std::string word;
@@ -61,7 +61,7 @@ std::vector<Hierarchy> hierarchies(const fs::path& membership, const fs::path& m
   return found;
 }
 
-// The control group's folder and its parent folders up to the root of the mount.
+// Returns the control group's folder and its parent folders up to the root of the mount.
 std::vector<fs::path> folders(const Hierarchy& hierarchy) {
   std::vector<fs::path> result;
   fs::path relative = fs::path(hierarchy.control_group).relative_path();

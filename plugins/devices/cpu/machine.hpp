@@ -13,7 +13,7 @@ namespace mortise::cpu {
 struct CgroupLimits {
   std::optional<double> cpus;                 // processors' worth of time
   std::optional<std::uint64_t> memory_bytes;  // the tightest limit of the control group and its parents ...
-  // ... and the memory in use by that group, without file pages that it can drop
+  // ... and the memory that this group uses, without file pages that the group can drop
   std::optional<std::uint64_t> used_bytes;
 };
 
@@ -22,8 +22,8 @@ struct CgroupLimits {
 CgroupLimits read_cgroup_limits(const std::filesystem::path& membership, const std::filesystem::path& mount);
 
 struct MachineMemory {
-  std::uint64_t total_bytes;  // what this process could hold at most
-  std::uint64_t free_bytes;   // what it could still take now
+  std::uint64_t total_bytes;  // the most that this process could hold
+  std::uint64_t free_bytes;   // what the process could still take now
 };
 
 int usable_cpus();  // by affinity and control group; at least 1

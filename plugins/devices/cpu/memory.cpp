@@ -1,4 +1,4 @@
-// Memory of the CPU device is ordinary host memory.
+// The memory of the CPU device is ordinary host memory.
 #include <cstring>
 
 #include "devices/cpu/cpu_device.hpp"

@@ -26,7 +26,7 @@ constexpr std::uint32_t kVersion = 1;
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kLine = 64;
 constexpr std::size_t kPiece = std::size_t{1} << 20;  // a piece takes some tens of microseconds to hash
-// Enough for the hashes of 8 TiB, and read in less than a noticeable time.
+// A head of this size has room for the hashes of 8 TiB, and is read without a noticeable delay.
 constexpr std::size_t kMaxHead = std::size_t{64} << 20;
 
 struct FileHead {
@@ -69,7 +69,7 @@ std::vector<std::uint64_t> hashes_of(std::span<const std::byte> data, ThreadPool
     const auto piece = data.subspan(static_cast<std::size_t>(task) * kPiece)
                            .first(std::min(kPiece, data.size() - static_cast<std::size_t>(task) * kPiece));
 #ifdef MADV_POPULATE_READ
-    // A hint; older systems fault page by page.
+    // This is only a hint. On older systems each page faults by itself.
     madvise(const_cast<std::byte*>(piece.data()), piece.size(), MADV_POPULATE_READ);
 #endif
     hashes[static_cast<std::size_t>(task)] = XXH3_64bits(piece.data(), piece.size());

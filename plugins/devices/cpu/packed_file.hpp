@@ -45,8 +45,8 @@ class PackedFile {
   static std::shared_ptr<const PackedFile> open(const std::filesystem::path& path, std::string_view identity,
                                                 ThreadPool& pool);
 
-  // The bytes of a weight: 64-byte aligned, read-only, valid as long as this object. Empty if the file does not have
-  // the key.
+  // Returns the bytes of a weight: 64-byte aligned, read-only, valid as long as this object. Empty if the file does not
+  // have the key.
   std::span<const std::byte> find(std::string_view key) const;
 
  private:

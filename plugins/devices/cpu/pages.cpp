@@ -26,7 +26,7 @@ std::byte* map(std::size_t bytes) {
   return static_cast<std::byte*>(memory);
 }
 
-// Huge pages need an aligned address: maps more than needed and unmaps both ends.
+// Maps more than needed and unmaps both ends, because huge pages need an aligned address.
 std::byte* map_huge(std::size_t bytes) {
   std::byte* const first = map(bytes + kHugePage);
   const std::size_t before = (kHugePage - reinterpret_cast<std::uintptr_t>(first) % kHugePage) % kHugePage;

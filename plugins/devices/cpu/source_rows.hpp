@@ -14,7 +14,7 @@ namespace mortise::cpu {
 
 constexpr std::size_t kWeightTaskBytes = std::size_t{256} << 10;  // of a weight: some microseconds of work
 
-// The tensor that holds row `row` of the weight.
+// Returns the tensor that holds row `row` of the weight.
 const SourceTensor& tensor_of(const std::vector<SourceTensor>& tensors, std::int64_t row);
 
 // Converts rows of source tensors to another type. Each thread has a converter of its own, which is made before the

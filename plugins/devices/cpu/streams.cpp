@@ -1,4 +1,4 @@
-// Streams are synchronous: there is one, NULL, and whatever was queued on it has run.
+// There is one stream, NULL, and it is synchronous: work has run when the call that queues it returns.
 #include "devices/cpu/cpu_device.hpp"
 #include "devices/cpu/ops.hpp"
 

@@ -24,8 +24,8 @@ namespace fs = std::filesystem;
 constexpr std::string_view kMark = ".tmp-";
 constexpr std::string_view kRandom = "XXXXXX";  // replaced by mkostemp
 
-// Calls f(name) for each entry of the folder. Returns false if not all could be read. Not std::filesystem's iterator,
-// which terminates the process when memory runs out.
+// Calls f(name) for each entry of the folder. Returns false if not all could be read. Does not use std::filesystem's
+// iterator, which ends the process when memory runs out.
 template <typename F>
 bool for_each_name(const fs::path& folder, F&& f) {
   const std::unique_ptr<DIR, int (*)(DIR*)> stream(::opendir(folder.c_str()), &::closedir);
@@ -48,8 +48,8 @@ mode_t process_umask() {
   return 077;
 }
 
-// The mode of a file of `group`: besides its owner, only users who may read all files *EXTENSION of the folder may read
-// it.
+// Returns the mode of a file of `group`: besides its owner, only users who may read all files *EXTENSION of the folder
+// may read it.
 mode_t mode_beside(const fs::path& folder, std::string_view extension, gid_t group) {
   bool any = false;
   mode_t mode = 0644 & ~process_umask();  // no write permission for others: the file is only ever replaced

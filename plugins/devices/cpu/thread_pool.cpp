@@ -11,7 +11,8 @@
 namespace mortise::cpu {
 namespace {
 
-// Longer than the engine's work between two calls of a step, but too short to show as load on an idle machine.
+// How long a waiting thread spins: longer than the engine works between two calls of a step, but too short to show as
+// load on an idle machine.
 constexpr auto kSpin = std::chrono::microseconds(100);
 // After this long a waiting thread yields its processor in every round. On a quiet machine no other thread takes it; on
 // a busy one it may go to the thread that this one waits for.

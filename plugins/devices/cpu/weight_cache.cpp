@@ -30,7 +30,7 @@ std::string part_text(const mortise_tensor& part) {
 
 }  // namespace
 
-// A problem with the file, even lack of memory, must not fail a start that succeeds without it.
+// A problem with the file, even a lack of memory, must not fail a start that would succeed without the file.
 void WeightCache::open(const mortise_weight_cache_args& args, ThreadPool& pool) {
   if (!enabled_) return;
   end();
@@ -109,7 +109,7 @@ void WeightCache::forget(const mortise_weight& weight) {
 void WeightCache::warn(const std::exception& error, const char* consequence) const noexcept {
   if (host_ == nullptr) return;
   try {
-    // A Failure names the file; exceptions of the library do not.
+    // Names the file in the text: a Failure already does, exceptions of the library do not.
     std::string text;
     if (dynamic_cast<const Failure*>(&error) == nullptr) text.append(path_.native()).append(": ");
     text.append(error.what()).append("; ").append(consequence);

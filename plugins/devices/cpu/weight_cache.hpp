@@ -23,11 +23,11 @@ class WeightCache {
   WeightCache(bool enabled, const mortise_host* host) : enabled_(enabled), host_(host) {}
 
   bool enabled() const { return enabled_; }
-  // Any problem with the file in these two functions is a warning; loading continues without the file.
+  // In these two functions any problem with the file only gives a warning, and loading continues without it.
   void open(const mortise_weight_cache_args& args, ThreadPool& pool);
   void close(bool loaded, ThreadPool& pool);
 
-  // The key of a weight, made from its description without the data. Empty: the weight is not cached.
+  // Returns the key of a weight, made from its description without the data. Empty: the weight is not cached.
   std::string key_of(const mortise_weight_source& source, const mortise_weight& weight) const;
   // Points the weight to its data if the file has `bytes` bytes under the key.
   bool find(const std::string& key, mortise_weight& weight, std::size_t bytes) const;

@@ -38,7 +38,7 @@ void pack_panel(int32_t dtype, int32_t from, const void* const (&rows)[kPanelCol
   return pack_panel<float>(pack_panel_f32, rows, k, panel);
 }
 
-// Whether the kernel can pack the rows in place, without a conversion first.
+// Returns whether the kernel can pack the rows in place, without a conversion first.
 bool packs_from(const SourceTensor& tensor, int32_t dtype) {
   return tensor.column_stride == 1 && (dtype == MORTISE_F32 || tensor.dtype == MORTISE_BF16);
 }
@@ -146,7 +146,7 @@ void copy_vector(mortise_device& device, const std::vector<SourceTensor>& tensor
   device.kernels.elementwise.bf16_to_f32(weight.vector_bf16(), weight.vector(), n);
 }
 
-// A weight without its data. Throws if this device cannot prepare it.
+// Returns a weight without its data. Throws if this device cannot prepare it.
 mortise_weight describe_weight(const mortise_weight_source& source, const std::vector<SourceTensor>& tensors) {
   constexpr int32_t kMatrixUses = MORTISE_WEIGHT_LINEAR | MORTISE_WEIGHT_EMBEDDING;
   if (source.use != MORTISE_WEIGHT_VECTOR && ((source.use & kMatrixUses) == 0 || (source.use & ~kMatrixUses) != 0)) {

@@ -10,7 +10,7 @@
 namespace mortise::cuda {
 namespace {
 
-constexpr std::size_t kOffers = 2;  // of the heuristic; each more loads kernels for 3 ms and gains 0.1 %
+constexpr std::size_t kOffers = 2;  // offers of the heuristic; each further one loads kernels for 3 ms and gains 0.1 %
 constexpr std::size_t kFinalists = 4;
 constexpr int kFinalRuns = 5;
 

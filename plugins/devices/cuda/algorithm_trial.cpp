@@ -96,7 +96,7 @@ bool AlgorithmTrial::equal_bits(const cublasLtMatmulAlgo_t& algorithm, std::int6
   LinearArgs some = args_;
   some.m = rows;
   const std::int64_t size = y_bytes_ / args_.m * rows;
-  // Poisons y, so that elements which an algorithm does not write differ.
+  // Poisons y, so that elements that an algorithm does not write differ.
   check_cuda(cudaMemsetAsync(y_.get(), 0xff, static_cast<std::size_t>(y_bytes_), stream_), kWhere);
   check_cuda(cudaMemsetAsync(differences_.get(), 0, sizeof(unsigned long long), stream_), kWhere);
   if (!run(algorithm, some)) return false;

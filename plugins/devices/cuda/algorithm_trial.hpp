@@ -23,12 +23,12 @@ class AlgorithmTrial {
   AlgorithmTrial(const AlgorithmTrial&) = delete;
   AlgorithmTrial& operator=(const AlgorithmTrial&) = delete;
 
-  // The heuristic's algorithms without split-K, best first.
+  // Returns the heuristic's algorithms without split-K, best first.
   std::vector<LtConfig> offers();
-  // Whether the algorithm gives the bits of linear_mma for the shape's rows and for about half of them.
+  // Returns whether the algorithm gives the bits of linear_mma for the shape's rows and for about half of them.
   bool equal_bits(const LtConfig& config);
-  // The shortest of `runs` times, in microseconds, with weights that are not in the cache. Infinite if the algorithm
-  // cannot run.
+  // Returns the shortest of `runs` times, in microseconds, with weights that are not in the cache. Infinite if the
+  // algorithm cannot run.
   float time(const LtConfig& config, int runs);
 
  private:

@@ -11,7 +11,7 @@ struct Loaded {
   std::string reason;
 
   Loaded() {
-    // First by the linker's search path, then in the toolkit's folder.
+    // Looks in the linker's search path first, then in the toolkit's folder.
     void* library = nullptr;
     for (const char* file : {"libcublasLt.so.13", "/usr/local/cuda/lib64/libcublasLt.so.13"}) {
       library = dlopen(file, RTLD_LAZY | RTLD_LOCAL);

@@ -36,7 +36,8 @@ struct CublasLt {
 #undef MORTISE_DECLARE
 };
 
-// The library, loaded once per process and never unloaded. Null if it cannot be loaded, with the reason.
+// Returns the library, which is loaded once per process and never unloaded. Null if it cannot be loaded, with the
+// reason.
 const CublasLt* load_cublaslt(std::string& reason);
 
 }  // namespace mortise::cuda

@@ -1,6 +1,6 @@
 // plugins/devices/cuda/cublaslt_loading.hpp: loads the kernels of cuBLASLt in the background. The first product with
-// each type of output loads a part of the library, which takes 90 and 60 ms on an H100. That is as long as loading the
-// weights of a small model; beside a large model it takes no extra time.
+// each type of output loads a part of the library, which takes 90 and 60 ms on an H100. Loading the weights of a small
+// model takes as long; beside those of a large model this costs no extra time.
 #pragma once
 
 #include <cuda_runtime_api.h>

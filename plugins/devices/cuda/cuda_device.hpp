@@ -65,7 +65,8 @@ struct mortise_weight {
 
 namespace mortise::cuda {
 
-// The CUDA stream of an ABI stream. Makes the device current for this thread first, since host threads come and go.
+// Returns the CUDA stream of an ABI stream. Makes the device current for this thread first, since host threads come and
+// go.
 inline cudaStream_t native(mortise_device* device, mortise_stream* stream) {
   cudaSetDevice(device->ordinal);
   return stream == nullptr ? device->stream : reinterpret_cast<cudaStream_t>(stream);

@@ -10,7 +10,7 @@ struct Capability {
   GpuClass gpu;
 };
 
-// Whether two compute capabilities below 9.0 sum alike was not measured, so each has classes of its own.
+// Nobody has measured whether two compute capabilities below 9.0 sum alike, so each has classes of its own.
 constexpr Capability kCapabilities[] = {
     {8, 0, {KernelSet::kMma, "cuda-bf16-sm80/1", "cuda-fp8-sm80/1"}},
     {8, 6, {KernelSet::kMma, "cuda-bf16-sm86/1", "cuda-fp8-sm86/1"}},

@@ -1,6 +1,6 @@
 // plugins/devices/cuda/gpu_class.hpp: which kernels serve a GPU, and the numerics classes of its results
-// (docs/numerics.md, "Linear on CUDA"). By published models tensor cores of compute capability 8 sum otherwise than
-// those of 9.0, which was not measured here: so the classes follow the GPU, not the kernels.
+// (docs/numerics.md, "Linear on CUDA"). According to published models, tensor cores of compute capability 8 sum
+// otherwise than those of 9.0. This was not measured here, so the classes follow the GPU, not the kernels.
 #pragma once
 
 #include <string>
@@ -15,11 +15,12 @@ enum class KernelSet {
 // A value.
 struct GpuClass {
   KernelSet kernels = KernelSet::kHopper;
-  // Of linear with bf16 weights and all that is not quantised; and with E4M3 weights. Static.
+  // The classes of linear with bf16 weights and of all that is not quantised, and of linear with E4M3 weights. Static
+  // texts.
   const char* bf16 = "cuda-bf16/1";
   const char* fp8 = "cuda-fp8/1";
 
-  // What `isa` says of the kernels in mortise_device_info.
+  // Returns what `isa` says of the kernels in mortise_device_info.
   const char* isa() const { return kernels == KernelSet::kHopper ? "sm_90" : "sm_80"; }
 };
 

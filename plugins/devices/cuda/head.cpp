@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::int64_t kMaxRows = 65535;  // a grid's second dimension
 
-// REQUIRES: checked.
+// REQUIRES: the tensor was checked.
 Matrix logits_matrix(const mortise_tensor& tensor, const char* where) {
   const Matrix logits = matrix_of(tensor);
   if (logits.rows > kMaxRows) {

@@ -18,8 +18,8 @@ namespace {
 
 constexpr const char* kWhere = kPrepareWeight;
 constexpr std::int64_t kMaxThreads = 8;       // threads that unpack a checkpoint's rows; with more, memory is the limit
-constexpr std::int64_t kRowsOfThread = 64;    // checkpoints that pack eight rows in a word are then read in cache lines
-constexpr std::uint8_t kSymmetricZero = 128;  // for 8 bits
+constexpr std::int64_t kRowsOfThread = 64;    // so checkpoints that pack eight rows in a word are read in cache lines
+constexpr std::uint8_t kSymmetricZero = 128;  // zero point of symmetric 8-bit weights
 static_assert(kMaxIntGroup == kMaxQuantizedGroup);
 static_assert(kFp8Chunk == kFp8Group);
 
@@ -48,7 +48,7 @@ class Plain {
   Temporary memory_;
 };
 
-// The number of rows that fit into a buffer of the uploader.
+// Returns the number of rows that fit into a buffer of the uploader.
 std::int64_t rows_at_once(std::int64_t row_bytes) {
   const auto rows = static_cast<std::int64_t>(Uploader::kStageBytes) / row_bytes;
   if (rows > 0) return rows;
@@ -163,7 +163,7 @@ bool upload_quantized(const std::vector<mortise_quantized_matrix>& parts, std::i
   return symmetric;
 }
 
-// Makes weight.data from a source of E4M3 values, or of floats that become such.
+// Makes weight.data from E4M3 values, or from floats that it quantises to E4M3.
 void prepare_fp8(mortise_device& device, const QuantizedSource& read, mortise_weight& weight, cudaStream_t stream) {
   const Fp8Format format = weight.fp8_format();
   const Fp8Layout layout(format);

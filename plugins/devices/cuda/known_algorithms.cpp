@@ -61,7 +61,7 @@ constexpr LtConfig kKnown[] = {
 constexpr std::string_view kDigits = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
 static_assert(std::size(kKnown) <= kDigits.size());
 
-// The number of an H100 or H200, SXM or NVL. (The PCIe card has 114.)
+// The number of multiprocessors of an H100 or H200, SXM or NVL. (The PCIe card has 114.)
 constexpr int kMeasuredMultiprocessors = 132;
 constexpr std::size_t kMeasuredCublasLt = 130100;
 

@@ -10,16 +10,15 @@
 
 namespace mortise::cuda {
 
-// The most useful algorithms first, none with split-K. Over 296 products of 28 shapes on an H100, the best of the first
-// 36 takes on average 1.001, at most 1.05 times as long as the best of 1,796 configurations.
+// Returns the algorithms, the most useful first, none with split-K. Over 296 products of 28 shapes on an H100, the best
+// of the first 36 takes on average 1.001, at most 1.05 times as long as the best of 1,796 configurations.
 std::span<const LtConfig> known_algorithms();
-// The character for this place in shipped_choices.inc.
-// REQUIRES: the place exists.
+// Returns the character for this place in shipped_choices.inc. REQUIRES: the place exists.
 char known_algorithm_digit(std::size_t place);
 
-// The choices for products of common models (bench/kernels/cuda_algorithm_table.cpp lists them). Empty unless GPU and
-// version of cuBLASLt are those that were measured: elsewhere the same numbers may mean slower or missing kernels, and
-// a search finds better ones in milliseconds.
+// Returns the choices for products of common models (bench/kernels/cuda_algorithm_table.cpp lists them). Empty unless
+// GPU and version of cuBLASLt are those that were measured: elsewhere the same numbers may mean slower or missing
+// kernels, and a search finds better ones in milliseconds.
 AlgorithmChoices shipped_choices(int multiprocessors, std::size_t cublaslt);
 
 }  // namespace mortise::cuda

@@ -28,7 +28,7 @@ bool better_streamed(const LinearArgs& args) {
 // small enough for a trial to make its own, since the given weights may be freed before the algorithm is chosen.
 constexpr std::int64_t kMaxCapturedRows = 512, kMaxEarlyWeights = std::int64_t{128} << 20;
 
-// Whether addresses, strides and sizes meet the requirements of cuBLASLt's algorithm 66.
+// Returns whether addresses, strides and sizes meet the requirements of cuBLASLt's algorithm 66.
 bool aligned_for_lt(const LinearArgs& args) {
   const std::int64_t y_bytes = element_bytes(args.y_type);
   const auto addresses = reinterpret_cast<std::uintptr_t>(args.x) | reinterpret_cast<std::uintptr_t>(args.w) |
@@ -142,8 +142,8 @@ void LinearPlans::run(const LinearArgs& args, const Bias& bias, cudaStream_t str
 }
 
 // A start runs the largest batch once. With a small model cuBLASLt is not loaded yet, and waiting for it takes longer
-// than running that batch on linear_mma. Not for fewer rows: their steps are captured as graphs together with the
-// algorithm that they use.
+// than running that batch on linear_mma. This does not hold for fewer rows: their steps are captured as graphs together
+// with the algorithm that they use.
 bool LinearPlans::comes_too_early(const LinearArgs& args, bool bias, cudaStream_t stream) {
   if (args.m <= kMaxCapturedRows || lt_->loading->is_done() || args.n * args.k > kMaxEarlyWeights) return false;
   if (capturing(stream)) return false;

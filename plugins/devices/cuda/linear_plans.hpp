@@ -55,9 +55,9 @@ class LinearPlans {
   // Adds the folder of the checkpoint whose products come next: choices are read from there and stored there.
   void add_checkpoint(const std::filesystem::path& folder);
 
-  // Whether the kernels for few rows serve this product, so that no algorithm is chosen for it.
+  // Returns whether the kernels for few rows serve this product, so that no algorithm is chosen for it.
   static bool is_streamed(const LinearArgs& args);
-  // The bucket that serves `rows` rows.
+  // Returns the bucket that serves `rows` rows.
   static std::int64_t bucket(std::int64_t rows);
   // For tests: the algorithm of a shape that has run; the number of searches; a replacement for the shipped choices.
   std::string describe(const LinearShape& shape) const;
@@ -68,10 +68,10 @@ class LinearPlans {
   struct Lt;
   struct Plan;
   Plan& plan_for(const LinearArgs& args, bool bias, cudaStream_t stream);
-  // Whether linear_mma serves this product because cuBLASLt is not loaded yet.
+  // Returns whether linear_mma serves this product because cuBLASLt is not loaded yet.
   bool comes_too_early(const LinearArgs& args, bool bias, cudaStream_t stream);
   AlgorithmChoice choose(const LinearShape& shape, const LinearArgs& args, cudaStream_t stream);
-  // The shipped choice or that of an earlier start, if its bits are right.
+  // Returns the shipped choice, or the choice of an earlier start, if its bits are right.
   std::optional<AlgorithmChoice> known_choice(const LinearShape& shape, AlgorithmTrial& trial);
   void tell_search();
   void log(std::int32_t level, const std::string& text) const;

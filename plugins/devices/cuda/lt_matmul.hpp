@@ -10,7 +10,7 @@
 
 namespace mortise::cuda {
 
-// Whether the algorithm adds parts of K separately, which gives other bits.
+// Returns whether the algorithm adds parts of K separately, which gives other bits.
 bool splits_k(const LtConfig& config);
 
 // The descriptors of one product. Used by the thread that runs steps. Invariant: w_, x_ and y_ describe the arguments
@@ -23,7 +23,7 @@ class LtMatmul {
   LtMatmul(const LtMatmul&) = delete;
   LtMatmul& operator=(const LtMatmul&) = delete;
 
-  // The heuristic's algorithms without split-K for these rows and addresses, best first.
+  // Returns the heuristic's algorithms without split-K for these rows and addresses, best first.
   std::vector<cublasLtMatmulAlgo_t> heuristic_algorithms(const LinearArgs& args, std::size_t workspace_bytes);
   // Builds the algorithm of a configuration. Returns false if it cannot do this product with the workspace.
   bool make(const LtConfig& config, const LinearArgs& args, std::size_t workspace_bytes,

@@ -36,7 +36,7 @@ mortise_status allocate(mortise_device* device, uint64_t bytes, void** memory, m
     }
     check_cuda(status, "allocate");
     const cudaError_t filled = cudaMemsetAsync(result, 0, bytes, stream);
-    // Waits, so that any stream may use the memory: it is zero by then.
+    // Waits until the memory is zero, so that any stream may use it.
     const cudaError_t done = filled == cudaSuccess ? cudaStreamSynchronize(stream) : filled;
     if (done != cudaSuccess) cudaFree(result);
     check_cuda(done, "allocate");

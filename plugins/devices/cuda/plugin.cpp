@@ -133,8 +133,8 @@ void prepare_hopper_kernels() {
   check_cuda(prepare_fp8_wide_kernels(), kWhere);
 }
 
-// Finds out what `describe` and `numerics_id` say, which may be asked before the device is active. Nothing without a
-// GPU, or with one that is not served.
+// Finds out what `describe` and `numerics_id` answer, which the host may call before the device is active. Finds
+// nothing if there is no GPU, or if its kind is not served.
 void look_up_gpu(mortise_device& device) {
   std::call_once(device.looked_up, [&device] {
     int count = 0;
@@ -170,7 +170,7 @@ void open_gpu(mortise_device& device) {
   cudaDeviceProp properties = {};
   check_cuda(cudaGetDeviceProperties(&properties, device.ordinal), kWhere);
   look_up_gpu(device);
-  gpu_class(properties.name, properties.major, properties.minor, device.isa);  // throws if it is not served
+  gpu_class(properties.name, properties.major, properties.minor, device.isa);  // throws if the GPU is not served
   check_cuda(cudaSetDevice(device.ordinal), kWhere);
   check_cuda(cudaStreamCreateWithFlags(&device.stream, cudaStreamNonBlocking), kWhere);
   device.reaper = std::make_unique<Reaper>(device.ordinal);

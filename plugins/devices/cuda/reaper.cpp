@@ -20,7 +20,7 @@ void Reaper::add(Item item) {
   try {
     const std::lock_guard lock(mutex_);
     items_.push_back(item);
-  } catch (const std::exception&) {  // no memory for the queue: destroys it at once
+  } catch (const std::exception&) {  // there is no memory for the queue, so the item is destroyed at once
     item.destroy(item.what);
     return;
   }

@@ -17,11 +17,11 @@ namespace mortise::cuda {
 class Reaper {
  public:
   explicit Reaper(int ordinal);  // of the GPU
-  ~Reaper();                     // waits for all of it
+  ~Reaper();                     // waits until everything is destroyed
   Reaper(const Reaper&) = delete;
   Reaper& operator=(const Reaper&) = delete;
 
-  // Thread-safe; return at once.
+  // These functions are thread-safe and return at once.
   void free(void* memory) {
     add({memory, [](void* what) { cudaFree(what); }});
   }

@@ -68,7 +68,7 @@ cudaGraphExec_t exec_of(mortise_graph* graph) {
   return reinterpret_cast<cudaGraphExec_t>(graph);
 }
 
-// Thread-local capture mode: allocations of other threads do not break it.
+// The capture mode is thread-local, so that allocations of other threads do not break the capture.
 mortise_status begin(mortise_device* device, mortise_stream* stream, mortise_error* error) {
   return guard(error, "graph begin", [&] {
     check_cuda(cudaStreamBeginCapture(native(device, stream), cudaStreamCaptureModeThreadLocal), "graph begin");

@@ -1,8 +1,8 @@
 // plugins/devices/cuda/tuning_cache.hpp: keeps the results of searches between starts, in tuning files
 // (tuning_file.hpp). A file is in the user's cache folder, and another one beside the checkpoint, so that a new
 // container finds it together with its model. An option can name one folder instead. The log reports a file that is
-// damaged, wrong or from another machine, which is then made again. If there is no folder to write to, the log says so
-// once. Used by the thread that runs steps.
+// damaged, wrong or from another machine; such a file is then made again. If there is no folder to write to, the log
+// says so once. Used by the thread that runs steps.
 #pragma once
 
 #include <chrono>
@@ -37,12 +37,12 @@ class TuningCache {
   // names a folder or switches the files off.
   void add_checkpoint(const std::filesystem::path& folder);
 
-  // The choice of an earlier start, or nullopt. Files that were read first take precedence.
+  // Returns the choice of an earlier start, or nullopt. Files that were read first take precedence.
   std::optional<AlgorithmChoice> find(const LinearShape& shape) const;
   // Keeps a choice for later starts. A model adds dozens of choices at its start, so the file is written at most a few
   // times a second.
   void keep(const LinearShape& shape, const AlgorithmChoice& choice);
-  // "in PATH", or the reason why nothing is stored.
+  // Returns "in PATH", or the reason why nothing is stored.
   std::string place() const;
 
  private:

@@ -21,7 +21,7 @@ class Uploader {
   Uploader(const Uploader&) = delete;
   Uploader& operator=(const Uploader&) = delete;
 
-  // A buffer of kStageBytes that no copy reads any more. Throws Failure, as the other functions do.
+  // Returns a buffer of kStageBytes that no copy reads any more. Throws Failure, as the other functions do.
   std::byte* begin();
   // Copies the first bytes of the buffer from begin() to the device.
   void send(std::byte* to, std::size_t bytes);
@@ -32,7 +32,7 @@ class Uploader {
     std::size_t bytes;
   };
   void send_pieces(std::initializer_list<Piece> pieces);
-  void wait();  // until all copies have ended
+  void wait();  // waits until all copies have ended
 
  private:
   struct Stage {

@@ -7,7 +7,8 @@
 
 namespace mortise::cuda {
 
-// Memory that a weight takes, or its preparation. Throws Failure(RESOURCE_EXHAUSTED), which says what would make room.
+// Allocates memory for a weight or for its preparation. Throws Failure(RESOURCE_EXHAUSTED), which says what would make
+// room.
 Temporary weight_memory(std::uint64_t bytes);
 
 }  // namespace mortise::cuda

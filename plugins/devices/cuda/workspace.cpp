@@ -18,7 +18,7 @@ void* Workspace::reserve(std::uint64_t bytes, cudaStream_t stream, const char* w
                   "needs a workspace of " + std::to_string(bytes) +
                       " bytes while it is captured; run it once with this shape before");
   }
-  // At least 1.5 times the old size: sizes that grow step by step must not leave a trail of blocks.
+  // Grows to at least 1.5 times the old size, because sizes that grow step by step would leave a trail of blocks.
   const std::uint64_t wanted = std::max(bytes, bytes_ + bytes_ / 2);
   void* const memory = allocate_for("a workspace", wanted, where,
                                     "it grows with the rows of a step: lower max_batched_tokens of the scheduler, or "

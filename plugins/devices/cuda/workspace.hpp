@@ -25,7 +25,7 @@ class Workspace {
   void release();
 
  private:
-  // The last block is used; earlier ones belong to graphs that were captured before it grew.
+  // The last block is in use. Earlier blocks belong to graphs that were captured before the workspace grew.
   std::vector<void*> blocks_;
   std::uint64_t bytes_ = 0;
 };
