@@ -1,5 +1,5 @@
-// runtime/conformance/attention_cases.cpp: what changes no bit of an attention, and what is in its cache. Each rule
-// asks for equal bits of the same rows under other conditions.
+// runtime/conformance/attention_cases.cpp: what may change no bit of an attention's output, and what its cache holds.
+// Each rule asks for equal bits of the same rows under other conditions.
 #include <algorithm>
 #include <numeric>
 
@@ -120,7 +120,7 @@ void repeated_steps_change_nothing(Subject& subject) {
   }
 }
 
-// The same sequences, in blocks that are handed out in another order.
+// Runs the same sequences in blocks that are handed out in another order.
 void blocks_change_nothing(Subject& subject) {
   const std::vector<std::int32_t> tokens = draw_tokens(subject, 300);
   OutputRows expected;
@@ -216,7 +216,7 @@ void shared_blocks_are_read(Subject& subject) {
   }
 }
 
-// Drafts to verify, as runs of one row of the same sequence (batch.h).
+// Runs drafts to verify as runs of one row each, all of the same sequence (batch.h).
 void drafts_in_runs_of_one_row(Subject& subject) {
   Alone alone(subject);
   AttentionScene& scene = alone.own.scene();

@@ -11,7 +11,7 @@
 namespace mortise::conformance {
 
 std::vector<std::int32_t> draw_tokens(Subject& subject, std::int32_t count);
-// A number from first to last.
+// Returns a number from first to last.
 std::int32_t draw_between(Subject& subject, std::int32_t first, std::int32_t last);
 
 // Throws CaseFailed if the outputs are not those of the subject's numerics id, or not near attention in double where

@@ -9,7 +9,7 @@
 namespace mortise::conformance {
 namespace {
 
-// A prefill of `count` tokens in a model of this shape computes what it should.
+// Checks the outputs of a prefill of `count` tokens in a model of this shape.
 void prefill_is_right(Subject& subject, const AttentionShape& shape, std::int32_t count) {
   OwnAttention own(subject, shape);
   const std::size_t sequence = own.scene().add(draw_tokens(subject, count));
@@ -144,7 +144,7 @@ void bad_bindings_are_refused(Subject& subject) {
   args.dims = &dims;
   args.kv_dtype = shape.dtype;
   args.block_size = shape.block_size;
-  args.num_blocks = 5;  // and memory for four
+  args.num_blocks = 5;  // while the memory has room for four
   args.kv = kv.data();
   args.kv_bytes = kv.size();
   const Answer answer = part->call("bind", [&](mortise_error* error) {

@@ -8,7 +8,7 @@ namespace mortise::conformance {
 // The numerics id whose bits exact_rows() has.
 inline constexpr const char* kSpanNumerics = "attention-span256/1";
 
-// The outputs of all rows of the sequence in the arithmetic of mortise/numerics.h: every bit is specified.
+// Returns the outputs of all rows of the sequence in the arithmetic of mortise/numerics.h, which specifies every bit.
 OutputRows exact_rows(const AttentionScene& scene, std::size_t sequence);
 
 // Throws CaseFailed if an output is further from attention in double than rounding explains.

@@ -22,7 +22,7 @@ DeviceWeight prepare_norm(const DeviceAccess& device, const AttentionShape& shap
   return prepare_vector(device, {shape.dtype, 1, shape.head_dim, norm_weight(shape, row)});
 }
 
-// Columns of a dense matrix with rows of `row_bytes`, as [rows, heads, head_dim].
+// Returns columns of a dense matrix with rows of `row_bytes`, as [rows, heads, head_dim].
 mortise_tensor heads_at(const AttentionShape& shape, const DeviceBuffer& matrix, std::size_t row_bytes,
                         std::size_t offset, std::int32_t heads) {
   auto tensor = sized<mortise_tensor>();

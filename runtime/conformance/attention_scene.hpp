@@ -20,7 +20,7 @@ namespace mortise::conformance {
 
 // The output of a row: all layers one after the other, [num_layers, num_heads, head_dim] in the model's type.
 using OutputRow = std::vector<std::uint8_t>;
-// By sequence and position.
+// Outputs by sequence and position.
 using OutputRows = std::map<std::pair<std::size_t, std::int32_t>, OutputRow>;
 
 // Throws CaseFailed at the first bit of `found` that differs from the same row of `expected`, which has all of them.
@@ -35,7 +35,7 @@ class AttentionScene {
   // `part` is bound to memory of `num_blocks` blocks and active. Both references outlive the scene.
   AttentionScene(const PartInstance& device, const Part& part, AttentionShape shape, std::int32_t num_blocks);
 
-  // As those of SceneSequences.
+  // These do what the functions of SceneSequences do.
   void set_free_blocks(std::vector<std::int32_t> blocks) { sequences_.set_free_blocks(std::move(blocks)); }
   std::size_t add(std::vector<std::int32_t> tokens) { return sequences_.add(std::move(tokens)); }
   std::size_t fork(std::size_t sequence, std::int32_t num_blocks, std::span<const std::int32_t> tokens) {
@@ -51,7 +51,7 @@ class AttentionScene {
   }
   // Like step(), by `part`, another instance that is bound to the same memory.
   OutputRows step_with(const Part& part, const std::vector<SceneRun>& runs, const StepStyle& style = {});
-  // All rows of a sequence in one step.
+  // Runs all rows of a sequence in one step.
   OutputRows prefill(std::size_t sequence, const StepStyle& style = {});
 
   const AttentionShape& shape() const { return shape_; }

@@ -10,7 +10,7 @@
 namespace mortise::conformance {
 namespace {
 
-// A number of [-1, 1] that is a function of its argument (splitmix64).
+// Returns a number of [-1, 1] that is a function of its argument (splitmix64).
 float uniform(std::uint64_t x) {
   x += 0x9e3779b97f4a7c15u;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;

@@ -19,8 +19,8 @@ struct AttentionShape {
   std::int32_t block_size = 16;
   std::vector<std::int32_t> windows = {};  // [num_layers] sliding windows; empty: none
   std::int32_t rotary_dim = 64;            // 0: no rotary embedding
-  bool interleaved = false;                // pairs of the rotary embedding
-  bool has_norms = false;                  // of the heads of q and k
+  bool interleaved = false;                // whether the pairs of the rotary embedding are neighbours
+  bool has_norms = false;                  // whether the heads of q and k have norms
 
   // `windows` is borrowed.
   mortise_model_dims dims() const;
@@ -38,8 +38,8 @@ enum class RowOf : std::uint32_t { kQuery, kKey, kValue };
 // A token whose values are NaN.
 inline constexpr std::int32_t kPoison = -1;
 
-// The numbers of one head before norm and rotary embedding, values of the shape's dtype. They depend on the arguments
-// alone: equal tokens at equal positions have equal keys, whichever sequence they are in.
+// Returns the numbers of one head before norm and rotary embedding, as values of the shape's dtype. They depend on the
+// arguments alone: equal tokens at equal positions have equal keys, whichever sequence they are in.
 std::vector<float> head_values(const AttentionShape& shape, RowOf row, std::int32_t token, std::int32_t position,
                                std::int32_t layer, std::int32_t head);
 

@@ -25,7 +25,7 @@ std::string scheduling(Part& part, std::uint64_t seed) {
   return journal;
 }
 
-// A line for each row of three steps of two sequences: where it is, and a hash of its bits.
+// Returns a line for each row of three steps of two sequences: where the row is, and a hash of its bits.
 std::string attending(Subject& subject, Part& part, std::uint64_t seed) {
   AttentionScene scene(subject.device(), part, {}, usual_sizes().num_blocks);
   std::string journal;
@@ -44,7 +44,7 @@ std::string attending(Subject& subject, Part& part, std::uint64_t seed) {
   return journal;
 }
 
-// The same of a model: a hash of its logits.
+// The same for a model, with a hash of the row's logits.
 std::string modelling(Subject& subject, Part& part, std::uint64_t seed) {
   ModelScene scene(subject, part);
   std::string journal;

@@ -1,5 +1,5 @@
-// runtime/conformance/behaviour.hpp: what a part does in a fixed scenario of its kind, as text. Cases compare the texts
-// of two instances, two threads or two copies of a plugin.
+// runtime/conformance/behaviour.hpp: writes what a part does in a fixed scenario of its kind, as text. Cases compare
+// the texts of two instances, two threads or two copies of a plugin.
 #pragma once
 
 #include <cstdint>

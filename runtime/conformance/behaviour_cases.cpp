@@ -1,5 +1,5 @@
 // runtime/conformance/behaviour_cases.cpp: rules that hold for a whole scenario of steps: the same inputs give the same
-// results, whoever calls, and whatever else there is.
+// results, whichever thread calls, and whatever else runs.
 #include <exception>
 #include <functional>
 #include <memory>
@@ -36,7 +36,7 @@ void works_after_reactivation(Subject& subject) {
   behaviour(subject, *part, 8);
 }
 
-// A fresh thread for each task, one at a time.
+// Runs each task on a thread of its own, one at a time.
 void runs_on_any_thread(Subject& subject) {
   const std::string expected = behaviour(subject, *subject.make_active(), 9);
   std::unique_ptr<Part> part;

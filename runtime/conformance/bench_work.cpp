@@ -47,7 +47,7 @@ void schedule(Subject& subject, std::size_t num_requests, Json& figures) {
   add_time(figures, fmt::format("plan, {} requests", num_requests), seconds["plan"]);
 }
 
-// Texts that repeat parts of themselves are replayed: drafts that say what comes next are accepted.
+// Replays texts that repeat parts of themselves. Drafts that agree with the text are accepted.
 void propose(Subject& subject, Json& figures) {
   constexpr std::size_t kSequences = 16, kPrompt = 500, kSize = 1500;
   const auto part = subject.make_active();
@@ -120,7 +120,7 @@ void attend(Subject& subject, Json& figures) {
   const std::size_t prompt = scene.add(tokens(50, 512));
   const auto measure = [&](const char* what, const std::vector<SceneRun>& runs, int steps) {
     CallSeconds seconds;
-    scene.step(runs);  // what a first call of this size sets up is not measured
+    scene.step(runs);  // the set-up in the first call of this size is not measured
     own.part().time_calls(&seconds);
     for (int i = 0; i < steps; ++i) scene.step(runs);
     own.part().time_calls(nullptr);
@@ -134,7 +134,7 @@ void attend(Subject& subject, Json& figures) {
 
 void operate(Subject& subject, Json& figures) {
   constexpr std::int64_t kColumns = 1024;
-  constexpr double kMaxSeconds = 0.3;  // of one operation
+  constexpr double kMaxSeconds = 0.3;  // seconds for one operation
   in_each_type(subject, [&](const DeviceBench& bench) {
     const char* const type = bench.bf16() ? "bf16" : "f32";
     const DeviceWeight weight =
@@ -145,7 +145,7 @@ void operate(Subject& subject, Json& figures) {
       const auto measure = [&](const char* what, const auto& call) {
         std::vector<double> seconds;
         double total = 0;
-        // Up to 300 calls, fewer on a slow device, but at least 5. The first two only warm up.
+        // Makes up to 300 calls, fewer on a slow device, but at least 5. The first two only warm up.
         for (int i = 0; i < 300 && (i < 5 || total < kMaxSeconds); ++i) {
           const auto begin = Clock::now();
           bench.run(what, call);

@@ -51,14 +51,14 @@ struct Case {
   // Throws CaseFailed, NotApplicable, or an Error of the loader, which counts as a failure. Runs in a process of its
   // own.
   void (*run)(Subject& subject);
-  bool is_drawn = false;        // draws its inputs from Subject::random(): another seed tests something else
+  bool is_drawn = false;        // draws its inputs from Subject::random(), so that another seed tests other inputs
   Level level = Level::kQuick;  // the lowest level that runs it
 };
 
-// All cases, in the order in which they run.
+// Returns all cases, in the order in which they run.
 std::span<const Case> all_cases();
 
-// The cases of one file each.
+// Each returns the cases of one source file.
 std::span<const Case> file_cases();
 std::span<const Case> module_cases();
 std::span<const Case> option_cases();

@@ -64,7 +64,7 @@ class SharedMemory {
 [[noreturn]] void run_child(Page& page, int output, pid_t parent, const std::function<std::string()>& work) {
   const pid_t self = ::getpid();
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != parent) ::_exit(0);  // it has ended already, and no signal will come
+  if (::getppid() != parent) ::_exit(0);  // the parent has ended already, so no signal will come
   ::setpgid(0, 0);                        // Ctrl-C is for the parent, which then ends this process
   adopt_orphans();
   HeldSignals::let_through();
@@ -84,11 +84,11 @@ class SharedMemory {
     outcome = Outcome::kFailed;
     text = error.what();
   }
-  // A plugin that forks and returns in both processes brings a second one here. The result is the first one's.
+  // If the plugin forks and returns in both processes, both come here. Only the first one gives the result.
   if (::getpid() != self) ::_exit(0);
   page.end(outcome, text);
   std::fflush(nullptr);
-  ::_exit(0);  // without destructors: the plugin's could do anything
+  ::_exit(0);  // without destructors, because those of the plugin could do anything
 }
 
 std::string last_call(const CallRecord& call) {
@@ -121,7 +121,7 @@ std::string wait_for(pid_t child, const StrayProcesses& all, const RunLimits& li
     std::string why;
     if (Clock::now() > end)
       why = fmt::format("does not end within {} s, {}", limits.time.count(), last_call(page.call));
-    const std::uint64_t bytes = all.resident_bytes();  // also of what the plugin has started
+    const std::uint64_t bytes = all.resident_bytes();  // including processes that the plugin has started
     if (bytes > limits.bytes) why = fmt::format("uses {} MiB of memory, {}", bytes >> 20, last_call(page.call));
     const int signal = HeldSignals::take();
     if (why.empty() && signal == 0) continue;
@@ -155,7 +155,7 @@ CaseResult run_in_child(const RunLimits& limits, const std::function<std::string
   } else if (WIFSIGNALED(status)) {
     result.text = fmt::format("crashes with {} ({}), {}", sigabbrev_np(WTERMSIG(status)), strsignal(WTERMSIG(status)),
                               last_call(page->call));
-  } else if (!page->has_ended || (page->call.runs && left.empty())) {  // a second process may run in a call, too
+  } else if (!page->has_ended || (page->call.runs && left.empty())) {  // a second process may also run a call
     result.text = fmt::format("ends the process with exit code {}, {}", WEXITSTATUS(status), last_call(page->call));
   } else {
     result.outcome = left.empty() ? page->outcome.load() : Outcome::kFailed;

@@ -26,7 +26,7 @@ struct RunLimits {
   std::uint64_t bytes = std::uint64_t{4} << 30;  // of resident memory
 };
 
-// Runs `work` in a child. It returns a text, or throws as a case does. Processes that the child leaves behind are
+// Runs `work` in a child. `work` returns a text, or throws as a case does. Processes that the child leaves behind are
 // ended, and the case fails. Throws Interrupted (held_signals.hpp), when nothing of the case runs any more, if a signal
 // asks this process to end. REQUIRES: no other thread of this process holds a lock that `work` needs.
 CaseResult run_in_child(const RunLimits& limits, const std::function<std::string()>& work);

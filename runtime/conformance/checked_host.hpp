@@ -19,7 +19,7 @@ namespace mortise::conformance {
 // host.h says; the others on the suite's thread. Invariant: `blocks_` has exactly the memory that the plugin holds.
 class CheckedHost {
  public:
-  // Finds an extension of the host; may be empty.
+  // Finds an extension of the host. The function may be empty.
   using Extensions = std::function<const void*(const char* id)>;
   explicit CheckedHost(Extensions extensions);
   ~CheckedHost();
@@ -27,14 +27,14 @@ class CheckedHost {
   CheckedHost& operator=(const CheckedHost&) = delete;
 
   const mortise_host* abi() const { return table_.data(); }
-  // The allocation with this number, counted from 0, and all later ones return NULL.
+  // Makes the allocation with this number, counted from 0, and all later ones return NULL.
   void refuse_memory_from(std::int64_t number) { refuse_from_ = number; }
   std::int64_t num_allocations() const { return num_allocations_; }
   std::uint64_t allocated_bytes() const;
   // Returns the rules that the plugin broke, in order.
   std::vector<std::string> breaches() const;
   std::vector<std::string> log_lines() const;
-  // An extension of Mortise's host that the part asked for and did not get; empty: none.
+  // Returns an extension of Mortise's host that the part asked for and did not get; empty: none.
   std::string missing_extension() const;
 
  private:

@@ -11,7 +11,7 @@
 namespace mortise::conformance {
 namespace {
 
-// How a call of the runner fails, as the header says. Nothing has changed.
+// A failure of a call of the runner, as the header describes it. The call has changed nothing.
 struct RunnerRefusal {
   mortise_status status;
   std::string text;
@@ -187,7 +187,7 @@ mortise_status CheckedRunners::in_step(mortise_runner* runner, const char* funct
     return MORTISE_OK;
   } catch (const RunnerRefusal& refusal) {
     return answer_with(refusal, function, error);
-  } catch (const std::exception& exception) {  // arguments so large that there is no memory
+  } catch (const std::exception& exception) {  // the arguments need more memory than there is
     self.note(fmt::format("{} of a runner fails: {}", function, exception.what()));
     return answer_with({MORTISE_RESOURCE_EXHAUSTED, exception.what()}, function, error);
   }

@@ -34,21 +34,21 @@ class CheckedRunners {
   CheckedRunners(const CheckedRunners&) = delete;
   CheckedRunners& operator=(const CheckedRunners&) = delete;
 
-  // What get_ext returns for MORTISE_EXT_RUNNER.
+  // Returns the table that get_ext gives for MORTISE_EXT_RUNNER.
   const mortise_runner_table* abi() const { return table_.data(); }
-  // The instance's function that runs now decides which calls are allowed; nullptr: none runs.
+  // Says which function of the instance runs now, because that decides which calls are allowed; nullptr: none runs.
   void begin_call(const char* function);
   void end_call() { begin_call(nullptr); }
   void set_faults(const RunnerFaults& faults);
 
-  // The first rule that the proposer broke; empty: none.
+  // Returns the first rule that the proposer broke; empty: none.
   std::string breach() const;
   std::size_t num_opened() const;  // at any time
   std::size_t num_open() const;    // now
-  // The sequences of all open runners, and among them the forks.
+  // Return the number of sequences of all open runners, and the number of forks among them.
   std::size_t num_sequences() const;
   std::size_t num_forks() const;
-  // Whether `open` was called with this path, also if it failed.
+  // Returns whether `open` was called with this path, also if it failed.
   bool was_asked_for(const std::string& path) const;
 
  private:
@@ -72,7 +72,7 @@ class CheckedRunners {
   void update(Runner& runner, const mortise_runner_tokens& tokens);
   void step(Runner& runner, const mortise_runner_step& step);
   void fork(Runner& runner, const mortise_runner_forks& forks);
-  // Called with mutex_ held.
+  // REQUIRES: mutex_ is held.
   void note(std::string breach);
   bool may_use(const Runner& runner, const char* function);
 

@@ -20,7 +20,7 @@ struct DeviceBench {
   DeviceAccess device;
   std::int32_t dtype;
   bool is_known;          // numerics.h specifies every operation except linear
-  bool has_known_linear;  // and linear
+  bool has_known_linear;  // numerics.h specifies linear, too
 
   bool bf16() const { return dtype == MORTISE_BF16; }
   std::mt19937_64& random() const { return subject.random(); }

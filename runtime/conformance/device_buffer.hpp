@@ -13,7 +13,7 @@
 
 namespace mortise::conformance {
 
-// A device to call: one that serves the part under test, or the part itself.
+// A device to call. It serves the part under test, or is that part.
 struct DeviceAccess {
   DeviceAccess(const PartInstance& instance);  // NOLINT: a device is its own access
   DeviceAccess(const Part& part);              // NOLINT
@@ -30,7 +30,7 @@ class DeviceBuffer {
  public:
   static constexpr std::size_t kGuard = 512;
 
-  // The array is filled with `fill`; 256-byte aligned. The device outlives the buffer.
+  // Fills the array with `fill`. It is 256-byte aligned. The device outlives the buffer.
   DeviceBuffer(const DeviceAccess& device, std::size_t bytes, std::uint8_t fill = 0xa5);
   template <typename T>
   DeviceBuffer(const DeviceAccess& device, std::span<const T> values) : DeviceBuffer(device, values.size_bytes()) {
@@ -45,7 +45,7 @@ class DeviceBuffer {
     return static_cast<T*>(array_);
   }
   std::size_t size() const { return bytes_; }  // in bytes
-  void write(const void* from);                // all of the array
+  void write(const void* from);                // writes the whole array
   std::vector<std::uint8_t> read() const;      // waits for the work of the default stream
   // Throws CaseFailed if a guard byte has changed. `name`: "the KV cache".
   void expect_guards(const char* name) const;
@@ -59,7 +59,7 @@ class DeviceBuffer {
   void* array_ = nullptr;
 };
 
-// Whether the device computes in host memory.
+// Returns whether the device computes in host memory.
 bool has_host_memory(const DeviceAccess& device);
 
 }  // namespace mortise::conformance

@@ -19,7 +19,7 @@ struct Product {
     weight = prepare(bench.device, {MORTISE_WEIGHT_LINEAR, bench.dtype}, {w});
     if (has_bias) bias_weight = prepare_vector(bench.device, bias);
   }
-  // `end` 0: all columns.
+  // If `end` is 0, computes all columns.
   Matrix operator()(const Matrix& x, std::int32_t out_dtype, std::int32_t begin = 0, std::int32_t end = 0,
                     std::int64_t gap = 0, std::int32_t gate = 0) const {
     const std::int64_t columns = gate != 0 ? w.rows / 2 : end == 0 ? w.rows : end - begin;
@@ -136,7 +136,7 @@ void linear_gates(Subject& subject) {
   });
 }
 
-// Weights in fewer bits: near the product, and rows of their own.
+// Products with weights in fewer bits are near the exact product, and their rows are independent.
 void quantized_linear(Subject& subject) {
   int num_forms = 0;
   in_each_type(subject, [&](const DeviceBench& bench) {
@@ -162,8 +162,8 @@ void quantized_linear(Subject& subject) {
   if (num_forms == 0) throw NotApplicable("it has no linear with quantised weights");
 }
 
-// With NaN and infinity in a row each. A NaN that is stored is the canonical one; only linear of cuda-bf16/1, which is
-// the only linear that numerics.h leaves out, may store any NaN (docs/numerics.md, "Linear on CUDA").
+// One row has a NaN, another one an infinity. A NaN that is stored is the canonical one; only linear of cuda-bf16/1,
+// which is the only linear that numerics.h leaves out, may store any NaN (docs/numerics.md, "Linear on CUDA").
 void linear_keeps_odd_numbers_in_their_row(Subject& subject) {
   in_each_type(subject, [](const DeviceBench& bench) {
     const Product product(bench, 64, 64, false);

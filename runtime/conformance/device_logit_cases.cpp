@@ -23,7 +23,7 @@ void head_reduce_is_right(Subject& subject) {
     logits.row(1)[7] = logits.row(1)[3000 % vocab] = 30;  // equal logits: the smaller id comes first
     const std::vector<std::int32_t> targets = {0, static_cast<std::int32_t>(vocab - 1), -1, slice, 17};
     const DeviceBuffer on_targets = on_device(bench.device, targets);
-    // Whole, and in slices.
+    // The results for the whole vocabulary, and for slices of it.
     std::vector<std::vector<float>> lses, target_logits;
     std::vector<std::vector<std::int32_t>> ids, ranks;
     for (const std::int64_t step : {vocab, static_cast<std::int64_t>(slice)}) {
@@ -97,7 +97,7 @@ struct Sampled {
   std::vector<float> logprobs;
 };
 
-// Rows with all parameters drawn.
+// Rows whose parameters are all drawn at random.
 struct Sampling {
   Matrix logits;
   std::vector<float> temperatures, top_ps, min_ps;

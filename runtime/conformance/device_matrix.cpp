@@ -27,7 +27,7 @@ mortise_tensor tensor_of(void* data, std::int32_t dtype, std::int64_t rows, std:
   return tensor;
 }
 
-// The matrix as the device stores it, with rows `stride` numbers apart.
+// Returns the matrix as the device stores it, with rows `stride` numbers apart.
 std::vector<std::uint8_t> stored(const Matrix& matrix, std::int64_t stride) {
   const auto size = static_cast<std::size_t>(dtype_bytes(matrix.dtype)),
              row_bytes = static_cast<std::size_t>(stride) * size;

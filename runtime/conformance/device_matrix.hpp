@@ -1,4 +1,4 @@
-// runtime/conformance/device_matrix.hpp: matrices of numbers on the host, and the same on a device.
+// runtime/conformance/device_matrix.hpp: matrices of numbers on the host, and their copies on a device.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ struct Matrix {
   Matrix rows_at(const std::vector<std::int64_t>& indices) const;
 };
 
-// Numbers of [-range, range].
+// Returns a matrix of random numbers of [-range, range].
 Matrix draw_matrix(std::mt19937_64& random, std::int32_t dtype, std::int64_t rows, std::int64_t columns,
                    float range = 1);
 Matrix zeros(std::int32_t dtype, std::int64_t rows, std::int64_t columns);
@@ -36,11 +36,11 @@ void expect_close(const Matrix& expected, const Matrix& found, double allowed, c
 // A matrix in device memory. Invariant: what lies between and around its rows keeps one pattern. Used by one thread.
 class DeviceMatrix {
  public:
-  // Rows are `gap` numbers apart.
+  // `gap`: the numbers between two rows.
   DeviceMatrix(const DeviceAccess& device, const Matrix& values, std::int64_t gap = 0);
 
   const mortise_tensor* tensor() const { return &tensor_; }
-  // The numbers now. Throws CaseFailed if something beside them was overwritten.
+  // Returns the numbers as they are now. Throws CaseFailed if something beside them was overwritten.
   Matrix read() const;
 
  private:
@@ -61,10 +61,10 @@ struct WeightForm {
   std::int32_t bits = 0, group_size = 0, value_type = 0;
 };
 DeviceWeight prepare(const DeviceAccess& device, const WeightForm& form, const std::vector<Matrix>& parts);
-// A vector, from the only row of `values`.
+// Prepares a vector from the only row of `values`.
 DeviceWeight prepare_vector(const DeviceAccess& device, const Matrix& values);
 
-// One array in device memory.
+// Copies the values into an array in device memory.
 template <typename T>
 DeviceBuffer on_device(const DeviceAccess& device, const std::vector<T>& values) {
   return DeviceBuffer(device, std::span<const T>(values));

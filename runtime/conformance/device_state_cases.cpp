@@ -37,14 +37,14 @@ Matrix multiplied(const DeviceBench& bench, const DeviceWeight& weight, const Ma
   return out.read();
 }
 
-// The numerics id for `asked` is `known`, or the case does not apply.
+// Throws NotApplicable unless the numerics id for `asked` is `known`.
 void require_class(const DeviceBench& bench, std::int32_t asked, std::string_view known) {
   const char* const id = bench.device.table->numerics_id(bench.device.device, asked);
   if (id == nullptr) throw NotApplicable("its numerics id for such weights is NULL");
   if (id != known) throw NotApplicable(fmt::format("the suite does not know the bits of its numerics id {}", id));
 }
 
-// `form` without use and dtype.
+// `form` lacks use and dtype.
 void quantized_bits_are_right(Subject& subject, WeightForm form, std::int32_t asked, const char* known,
                               Product (*product_of)(const FloatRows&)) {
   in_each_type(subject, [&](const DeviceBench& bench) {
@@ -148,7 +148,7 @@ void other_instances_change_nothing(Subject& subject) {
   });
 }
 
-// Bytes that are taken: of the process if the device uses its memory, else of the device.
+// Returns the bytes in use: those of the process if the device uses its memory, else those of the device.
 std::int64_t taken_bytes(const DeviceBench& bench) {
   if (has_host_memory(bench.device)) {
     std::ifstream file("/proc/self/statm");
@@ -169,7 +169,7 @@ void memory_is_returned(Subject& subject) {
     const Matrix w = bench.draw(512, 512);
     const auto use = [&] { prepare(bench.device, {MORTISE_WEIGHT_LINEAR, bench.dtype}, {w}); };
     for (int i = 0; i < 5; ++i) use();
-    // Other programs may take memory of a GPU meanwhile. A leak shows every time.
+    // Measures up to three times, because other programs may take memory of a GPU meanwhile. A leak shows every time.
     std::int64_t kept = kMaxKept;
     for (int i = 0; i < 3 && kept >= kMaxKept; ++i) {
       const std::int64_t before = taken_bytes(bench);
@@ -180,7 +180,7 @@ void memory_is_returned(Subject& subject) {
   });
 }
 
-// What tasks see of each other.
+// Counters that show whether tasks run once, and one at a time on each thread.
 struct Visits {
   std::vector<std::atomic<int>> tasks, running;  // by task, by thread
   std::atomic<bool> is_wrong = false;

@@ -22,9 +22,9 @@ class DeviceWatch {
   DeviceWatch(const DeviceWatch&) = delete;
   DeviceWatch& operator=(const DeviceWatch&) = delete;
 
-  // The device's own table, but for the functions that are watched. Lives as long as the watch.
+  // Returns the device's own table, except for the functions that are watched. It lives as long as the watch.
   const mortise_device_table* table() const { return &table_; }
-  // While true, [control] functions are breaches.
+  // While this is true, calls of [control] functions are breaches.
   void set_in_step(bool in_step) { in_step_ = in_step; }
   const std::vector<std::string>& breaches() const { return breaches_; }
   std::size_t num_allocations() const { return memory_.size() + host_memory_.size(); }  // that are not freed

@@ -8,7 +8,7 @@
 namespace mortise::conformance {
 namespace {
 
-constexpr float kRepeats = 8;  // what a repeated token's logit has more than those of others, which are in [-1, 1)
+constexpr float kRepeats = 8;  // added to the logit of a repeated token; other logits are in [-1, 1)
 
 std::uint64_t mixed_bits(std::uint64_t x) {  // splitmix64
   x += 0x9e3779b97f4a7c15u;
@@ -17,7 +17,7 @@ std::uint64_t mixed_bits(std::uint64_t x) {  // splitmix64
   return x ^ (x >> 31);
 }
 
-// The token that followed the last two tokens where they stood together before.
+// Returns the token that followed an earlier occurrence of the last two tokens; nullopt: there is none.
 std::optional<std::int32_t> follower_of_the_end(const std::vector<std::int32_t>& tokens) {
   if (tokens.size() < 3) return std::nullopt;
   for (std::size_t at = tokens.size() - 2; at-- > 0;) {
@@ -55,7 +55,7 @@ void DraftText::write_logits(std::span<float> logits) const {
 
 std::vector<std::int32_t> draw_choices(std::span<const float> logits, const DraftDraw& draw, std::size_t position,
                                        std::size_t num_choices) {
-  if (num_choices == 1 && !(draw.temperature > 0)) {  // by far the most frequent: needs no sorted candidates
+  if (num_choices == 1 && !(draw.temperature > 0)) {  // by far the most frequent case, which needs no sorted candidates
     return {static_cast<std::int32_t>(std::ranges::max_element(logits) - logits.begin())};
   }
   std::vector<std::uint32_t> allowed((logits.size() + 31) / 32, ~0u);

@@ -10,18 +10,19 @@
 
 namespace mortise::conformance {
 
-// More tokens than the target has, as in a checkpoint whose embeddings are padded. The last ones are no drafts.
+// The draft model has more tokens than the target, as in a checkpoint whose embeddings are padded. The additional
+// tokens are no drafts.
 inline constexpr std::int32_t kDraftVocabSize = kVocabSize + 64;
 
 // A sequence as the draft model sees it. Invariant: one hash for each token, of all tokens up to it.
 class DraftText {
  public:
   void append(std::int32_t token);
-  void cut(std::size_t num_tokens);  // keeps the first ones
+  void cut(std::size_t num_tokens);  // keeps the first tokens
 
   const std::vector<std::int32_t>& tokens() const { return tokens_; }
   std::size_t size() const { return tokens_.size(); }
-  // Whether the model can run it: it has an embedding for each token, and the text is not too long.
+  // Returns whether the model can run it: it has an embedding for each token, and the text is not too long.
   bool can_run() const;
   // Writes the logits of the next token, [kDraftVocabSize]. Three times in four the likeliest token is the one that
   // followed the last two tokens before, if they stood together before; otherwise any token may be.

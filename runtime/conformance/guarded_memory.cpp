@@ -17,8 +17,8 @@ namespace {
 constexpr std::size_t kUnusedArrays = 256;
 constexpr std::size_t kLargeArray = 1 << 18;  // in bytes: from here on, an array that has ended keeps no memory
 
-// The pages of arrays that have ended, oldest first, by size. Static, because pages must outlive every object of a
-// case; only the one thread that runs a case uses it.
+// Returns the pages of arrays that have ended, oldest first, by size. Static, because pages must outlive every object
+// of a case; only the one thread that runs a case uses it.
 std::deque<void*>& ended_arrays(std::size_t size) {
   static std::map<std::size_t, std::deque<void*>> all;
   return all[size];

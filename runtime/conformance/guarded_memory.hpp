@@ -22,7 +22,7 @@ class GuardedPages {
   GuardedPages(GuardedPages&& other) noexcept;
   GuardedPages& operator=(GuardedPages&&) = delete;
 
-  // Ends exactly at the guard page if `bytes` is a multiple of 8, else up to 7 bytes before it.
+  // The memory ends exactly at the guard page if `bytes` is a multiple of 8, otherwise up to 7 bytes before it.
   void* data() const { return data_; }
   void make_read_only();
   void make_writable();

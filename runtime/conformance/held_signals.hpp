@@ -13,7 +13,7 @@ namespace mortise::conformance {
 class Interrupted : public Error {
  public:
   explicit Interrupted(int signal);
-  // What a shell expects of a program that ended by this signal.
+  // Returns the exit code that a shell reports for a program that this signal ended.
   int exit_code() const { return 128 + signal_; }
 
  private:
@@ -33,7 +33,7 @@ class HeldSignals {
 
   // Takes the signal that came last. Returns 0 if none did.
   static int take();
-  // For a process that was forked meanwhile: the signals end it.
+  // Lets the signals end this process again. For a process that was forked while they were held.
   static void let_through();
 
  private:

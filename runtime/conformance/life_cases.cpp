@@ -88,9 +88,9 @@ void memory_does_not_grow(Subject& subject) {
     const auto part = subject.make_active();
     part->destroy();
   };
-  // A model reads its checkpoint each time. What it would leave behind is large, too.
+  // A model reads its checkpoint each time, so this takes long. But what it would leave behind is large, too.
   const bool is_large = subject.component().kind == PartKind::kModel;
-  const int warm_up = is_large ? 5 : 150;  // until the suite itself takes no new memory (guarded_memory)
+  const int warm_up = is_large ? 5 : 150;  // instances until the suite itself takes no new memory (guarded_memory)
   for (int i = 0; i < warm_up; ++i) live();
   ::malloc_trim(0);
   const std::size_t before = resident_kib();
@@ -103,7 +103,7 @@ void memory_does_not_grow(Subject& subject) {
 }
 
 void leaves_no_threads_or_files(Subject& subject) {
-  subject.setup();  // opens first what the host itself needs for the part, so that the counts below include it
+  subject.setup();  // first opens what the host needs for the part, so that the counts below include it
   const bool may_have_threads = subject.component().kind == PartKind::kDevice;  // its thread pool
   std::size_t threads = count_entries("/proc/self/task"), files = count_entries("/proc/self/fd");
   const std::set<pid_t> processes = child_processes();
@@ -124,7 +124,7 @@ void leaves_no_threads_or_files(Subject& subject) {
 }
 
 void survives_without_host_memory(Subject& subject) {
-  subject.make_active();  // with memory it starts
+  subject.make_active();  // with memory the part starts
   for (std::int64_t from = 0; from < 100; ++from) {
     PartSetup setup = subject.setup();
     setup.refuse_memory_from = from;
@@ -136,7 +136,7 @@ void survives_without_host_memory(Subject& subject) {
            "without memory, create, bind or activate must fail with RESOURCE_EXHAUSTED: {}", answer.text());
     part.destroy();
     expect_clean(part);
-    if (part.host().num_allocations() <= from) return;  // it asked for no more
+    if (part.host().num_allocations() <= from) return;  // the part asked for no more memory
   }
 }
 

@@ -1,5 +1,5 @@
 // runtime/conformance/model_cases.cpp: rules of a model's steps. Each asks for equal bits of the same rows under other
-// conditions, or for what a step may not do.
+// conditions, or checks what a step may not do.
 #include <algorithm>
 #include <numeric>
 
@@ -38,7 +38,7 @@ struct Alone {
     for (const std::size_t sequence : all) runs.push_back({sequence, 0, size(sequence)});
     return runs;
   }
-  // The last `count` rows of each sequence that has this many.
+  // Returns the last `count` rows of each sequence that has at least that many.
   std::vector<SceneRun> last_runs(std::int32_t count) const {
     std::vector<SceneRun> runs;
     for (const std::size_t sequence : all) {
@@ -56,7 +56,7 @@ struct Alone {
 
 // --- what changes no bit ---
 
-// The scene checks the shape of hidden, that all numbers are finite, and what lies around each array.
+// The scene checks the shape of hidden, that all its numbers are finite, and that nothing around an array was written.
 void hidden_is_as_promised(Subject& subject) {
   const auto part = subject.make_active();
   ModelScene scene(subject, *part);
@@ -143,7 +143,7 @@ void repeated_steps_change_nothing(Subject& subject) {
   }
 }
 
-// The same tokens in scenes that differ in their blocks.
+// Runs the same tokens in scenes that differ in their blocks.
 void blocks_change_nothing(Subject& subject) {
   const auto part = subject.make_active();
   ModelRows expected;
@@ -272,7 +272,7 @@ void instances_agree(Subject& subject) {
   alone.expect_same(alone.scene->step_with(*other, alone.whole_runs()), "another instance gives different rows");
 }
 
-// The other instance has seen no earlier row: what it needs of them is in the KV cache.
+// The other instance has not run the earlier rows: what it needs of them is in the KV cache.
 void sequences_move_to_another_instance(Subject& subject) {
   const Alone alone(subject);
   const auto other = subject.make_active();

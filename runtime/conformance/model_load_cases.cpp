@@ -1,4 +1,4 @@
-// runtime/conformance/model_load_cases.cpp: rules of models: what they say of a checkpoint, and how they load it.
+// runtime/conformance/model_load_cases.cpp: rules of models: what models say of a checkpoint, and how they load it.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -24,7 +24,7 @@ class AlteredReader {
   void leave_out(const std::string& tensor) { missing_ = tensor; }
   void crop(const std::string& tensor) { cropped_ = tensor; }
   void give_copies() { gives_copies_ = true; }
-  // Lives as long as this, in guarded memory.
+  // Returns a reader in guarded memory that lives as long as this object.
   const mortise_weight_reader* abi() {
     mortise_weight_reader reader = inner_;
     reader.context = this;
@@ -91,7 +91,7 @@ void dims_are_sane(Subject& subject) {
   expect(dims.weight_group_size >= 0, "weight_group_size is {}", dims.weight_group_size);
 }
 
-// Dims as a text that can be compared.
+// Returns the dims as a text that can be compared.
 std::string text_of(const Part& part) {
   const mortise_model_dims dims = dims_of(part);
   std::string text = fmt::format(
@@ -160,7 +160,7 @@ void odd_configurations_are_refused(Subject& subject) {
 
 // --- load ---
 
-// Tensors of the checkpoint that the model reads: all of them at the levels above quick, else a few, drawn.
+// Returns tensors of the checkpoint that the model reads: all at levels above quick, otherwise a random few.
 std::vector<std::string> some_tensors(Subject& subject) {
   const auto part = subject.make();
   AlteredReader reader(subject.checkpoint());

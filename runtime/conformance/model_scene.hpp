@@ -20,13 +20,13 @@ namespace mortise::conformance {
 struct ModelRow {
   std::vector<float> hidden, logits;
 };
-// By sequence and position.
+// Rows by sequence and position.
 using ModelRows = std::map<std::pair<std::size_t, std::int32_t>, ModelRow>;
 
 // Throws CaseFailed at the first bit of `found` that differs from the same row of `expected`, which has all of them.
 void expect_same_rows(const ModelRows& expected, const ModelRows& found, const char* what);
 
-// The dims of an instance.
+// Returns the dims of an instance.
 mortise_model_dims dims_of(const Part& model);
 
 // Runs one model over sequences, step by step. Invariant: one attention and its KV memory, of kNumBlocks blocks, serve
@@ -52,16 +52,17 @@ class ModelScene {
   }
   // The same by another instance with the same checkpoint.
   ModelRows step_with(const Part& model, const std::vector<SceneRun>& runs, const StepStyle& style = {});
-  // All rows of a sequence in one step.
+  // Runs all rows of a sequence in one step.
   ModelRows prefill(std::size_t sequence) { return step({{sequence, 0, sequences_.size(sequence)}}); }
-  // Columns of the head for these rows, in the step that ran last. The rows of both matrices are `gap` numbers apart.
+  // Computes columns of the head for these rows, as part of the step that ran last. The rows of both matrices are `gap`
+  // numbers apart.
   Matrix head(const Part& model, const Matrix& hidden, std::int32_t begin, std::int32_t end, std::int64_t gap = 0);
   Matrix head(const Matrix& hidden, std::int32_t begin, std::int32_t end, std::int64_t gap = 0) {
     return head(model_, hidden, begin, end, gap);
   }
-  // The hidden rows that the last step gave, without those of padding.
+  // Returns the hidden rows that the last step gave, without those of padding.
   const Matrix& hidden() const { return hidden_; }
-  // Another instance of the attention takes over the KV memory; the one before is destroyed.
+  // Opens another instance of the attention, which takes over the KV memory, and destroys the previous one.
   void replace_attention();
 
  private:

@@ -1,4 +1,4 @@
-// runtime/conformance/module_cases.cpp: rules of loading, of the entry and of what a plugin says of itself.
+// runtime/conformance/module_cases.cpp: rules of loading, of the entry and of what a plugin says about itself.
 #include <dirent.h>
 #include <unistd.h>
 
@@ -31,7 +31,7 @@ std::set<std::string> names_in(const char* folder) {
   return names;
 }
 
-// What a plugin must leave alone when it is loaded, as text.
+// Returns what a plugin must leave alone when it is loaded, as text.
 std::map<std::string, std::string> process_state() {
   std::map<std::string, std::string> state;
   for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGABRT, SIGTERM, SIGINT, SIGCHLD, SIGPIPE, SIGUSR1}) {
@@ -160,7 +160,7 @@ void supports_gives_a_reason(Subject& subject) {
          "supports refuses a pipeline without a message");
 }
 
-// Without running code, a host reads the same as after loading.
+// A host reads the same description with and without running the plugin's code.
 void manifest_is_true(Subject& subject) {
   const auto manifest = read_module_manifest(subject.bytes());
   if (!manifest) throw NotApplicable("it has no manifest; see mortise/manifest.h");

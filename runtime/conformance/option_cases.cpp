@@ -51,7 +51,7 @@ void defaults_work(Subject& subject) {
   part->destroy();
 }
 
-// Every boundary value that the schema names: limits, list values, and both booleans.
+// Tries every boundary value that the schema names: limits, list values, and both booleans.
 void every_limit_works(Subject& subject) {
   const Json options = subject.options();
   const Json schema = Json::parse(subject.component().abi->options_schema);

@@ -28,7 +28,7 @@ class OwnAttention {
   const mortise_kv_layout& layout() const { return layout_; }
   // Throws CaseFailed if something outside the KV memory was overwritten.
   void expect_guards() const { kv_->expect_guards("the KV memory"); }
-  // Another instance that is bound to the same KV memory. It is destroyed before this one.
+  // Returns another instance that is bound to the same KV memory. Destroy it before this one.
   std::unique_ptr<Part> another_on_same_memory(Subject& subject) const;
 
  private:

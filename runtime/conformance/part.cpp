@@ -52,7 +52,7 @@ Answer Part::activate(const mortise_activate_args& args) {
   if (component_.abi->activate != nullptr) {
     answer = call("activate", [&](mortise_error* error) {
       const mortise_status status = component_.abi->activate(instance_, &args, error);
-      is_active_ = status == MORTISE_OK;  // also if it breaks a rule, for which call throws
+      is_active_ = status == MORTISE_OK;  // set even if the answer breaks a rule, for which call() throws
       return status;
     });
   }

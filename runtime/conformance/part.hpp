@@ -24,8 +24,8 @@ namespace mortise::conformance {
 // How an instance is created.
 struct PartSetup {
   nlohmann::json options;  // complete
-  // The size of mortise_create_args that the host knows. What exceeds this program's own is filled with 0xa5, as a
-  // newer host would; what is less ends at a guard page.
+  // The size of mortise_create_args that the host knows. If it is larger than this program's own struct, as in a newer
+  // host, the rest is filled with 0xa5. If it is smaller, the struct ends at a guard page.
   std::uint32_t create_size = sizeof(mortise_create_args);
   bool gives_error = true;  // false: error is NULL
   std::int64_t refuse_memory_from = INT64_MAX;
@@ -58,7 +58,7 @@ class Part {
   Part(const Part&) = delete;
   Part& operator=(const Part&) = delete;
 
-  // The answer of create. If it is not OK there is no instance.
+  // Returns the answer of create. If it is not OK there is no instance.
   const Answer& created() const { return created_; }
   Answer activate(const mortise_activate_args& args);
   void deactivate();
@@ -89,7 +89,7 @@ class Part {
     check_answer(function, answer, has_thrown);
     return answer;
   }
-  // The same for a call that must succeed.
+  // Makes a call in the same way that must succeed.
   template <typename Body>
   void perform(const char* function, Body&& body) const {
     const Answer answer = call(function, body);
@@ -106,9 +106,9 @@ class Part {
   const void* get_ext(const char* id) const;
 
   const Component& component() const { return component_; }
-  // From now on the time of each call is added to `seconds`, by function. NULL: no longer.
+  // From now on adds the time of each call to `seconds`, by function. NULL ends that.
   void time_calls(CallSeconds* seconds) { call_seconds_ = seconds; }
-  // The runners that the part has opened. A breach of their rules fails the call in which it happens.
+  // Returns the runners that the part has opened. A breach of their rules fails the call in which it happens.
   CheckedRunners& runners() { return runners_; }
   CheckedHost& host() { return host_; }
   const CheckedHost& host() const { return host_; }

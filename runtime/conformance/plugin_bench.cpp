@@ -16,7 +16,7 @@ double median(std::vector<double> values) {
   return values.empty() ? 0 : values[values.size() / 2];
 }
 
-// The built-in part that a component of this kind is compared with.
+// Returns the built-in part that a component of this kind is compared with.
 const Component& built_in_part(PartKind kind) {
   static const std::map<PartKind, const char*> kNames = {{PartKind::kScheduler, "fcfs"},
                                                          {PartKind::kProposer, "ngram"},
@@ -32,7 +32,7 @@ const Component& built_in_part(PartKind kind) {
   return PluginCatalog::standard().select(kind, found->second, query);
 }
 
-// {"what": [unit, value]} of one round in a child.
+// Returns {"what": [unit, value]} of one round, which runs in a child.
 nlohmann::ordered_json run_round(const CheckOptions& check, const std::string& label, const RunLimits& limits) {
   const CaseResult result = run_in_child(limits, [&] {
     Subject subject(check, label, "bench");

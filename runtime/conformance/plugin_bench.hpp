@@ -1,4 +1,4 @@
-// runtime/conformance/plugin_bench.hpp: measure the calls of a plugin beside those of the built-in part of its kind.
+// runtime/conformance/plugin_bench.hpp: measures the calls of a plugin beside those of the built-in part of its kind.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -13,7 +13,7 @@ Tokens part_of(const Tokens& text, std::size_t begin, std::size_t end) {
   return {text.begin() + static_cast<std::ptrdiff_t>(begin), text.begin() + static_cast<std::ptrdiff_t>(end)};
 }
 
-// A text that repeats one passage, so that it is plain what comes next.
+// Returns a text that repeats one passage, so that it is plain what comes next.
 Tokens periodic_text(std::uint64_t seed, std::size_t size) {
   const Tokens passage = repetitive_text(seed, 24);
   Tokens text;
@@ -98,7 +98,7 @@ void history_decides(Subject& subject) {
 void a_repeated_history_replaces_the_old(Subject& subject) {
   const auto part = subject.make_active(), fresh = subject.make_active();
   ProposerDriver driver(*part), other(*fresh);
-  // The new text repeats nothing; the old one has the end of the new one, and goes on.
+  // The new text repeats nothing. The old text contains the end of the new text, and goes on after it.
   Tokens text;
   for (std::int32_t token = 0; token < 100; ++token) text.push_back(token);
   Tokens old_text;
@@ -136,7 +136,7 @@ void ended_ids_may_be_unknown(Subject& subject) {
   driver.end({1});
 }
 
-// The host ends a sequence and starts another one in the same call.
+// Ends a sequence and starts another one in the same call.
 void ends_come_with_starts(Subject& subject) {
   const auto part = subject.make_active();
   ProposerDriver driver(*part);
@@ -149,7 +149,7 @@ void ends_come_with_starts(Subject& subject) {
   }
 }
 
-// Drafts are for the position that the host names; a proposer that is behind has none.
+// Drafts are for the position that the host names; a proposer that lacks tokens before it has none.
 void rejected_drafts_leave_no_trace(Subject& subject) {
   const auto part = subject.make_active(), clean = subject.make_active();
   ProposerDriver driver(*part), other(*clean);
@@ -281,7 +281,7 @@ void proposer_state_is_released(Subject& subject) {
          "the host memory that it holds grows with sequences that have ended");
 }
 
-// A part that helps with nothing is legal; one that never drafts on a text that repeats itself is probably broken.
+// A part that never drafts is legal. But one that does not even draft on a text that repeats itself is probably broken.
 void drafts_something(Subject& subject) {
   const auto part = subject.make_active();
   ProposerDriver driver(*part);

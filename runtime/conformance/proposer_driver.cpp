@@ -12,7 +12,7 @@
 namespace mortise::conformance {
 namespace {
 
-constexpr std::int32_t kMaxDrafts = 8;  // that a case asks for, if the proposer has no smaller limit
+constexpr std::int32_t kMaxDrafts = 8;  // drafts that a case asks for, if the proposer has no smaller limit
 
 const mortise_proposer_table& table_of(const Part& part) {
   return part.table<mortise_proposer_table>();
@@ -171,7 +171,7 @@ Tokens repetitive_text(std::uint64_t seed, std::size_t size) {
   Tokens text;
   while (text.size() < size) {
     const std::size_t length = 1 + random() % 24;
-    if (text.size() > 8 && random() % 4 != 0) {  // quotes itself
+    if (text.size() > 8 && random() % 4 != 0) {  // here the text quotes itself
       const std::size_t at = random() % text.size();
       for (std::size_t i = 0; i < length && text.size() < size; ++i) text.push_back(text[at + i]);
     } else {

@@ -51,17 +51,17 @@ class ProposerDriver {
   explicit ProposerDriver(Part& part);
 
   void observe(const std::vector<Seen>& seen, const std::vector<std::uint64_t>& ended = {});
-  // As observe(), but returns a failure instead of throwing.
+  // Like observe(), but returns a failure instead of throwing.
   Answer try_observe(const std::vector<Seen>& seen, const std::vector<std::uint64_t>& ended = {});
-  // The drafts of each, in order.
+  // Returns the drafts of each sequence, in order.
   std::vector<Drafts> propose(const std::vector<Wanted>& wanted, const ProposalForm& form = {});
-  // As propose(), but a proposal that fails is no fault; it gives no drafts.
+  // Like propose(), but a proposal that fails is no fault; it gives no drafts.
   Answer try_propose(const std::vector<Wanted>& wanted, const ProposalForm& form = {});
   void end(std::vector<std::uint64_t> ids) { observe({}, ids); }
 
-  // The most drafts that the proposer says it returns.
+  // Returns the most drafts that the proposer says it returns.
   std::int32_t max_drafts() const { return max_drafts_; }
-  // The number of sequences with state; -1: the proposer does not tell.
+  // Returns the number of sequences with state; -1 if the proposer does not tell.
   std::int64_t num_sequences() const;
 
  private:
@@ -77,7 +77,7 @@ class ProposerDriver {
 // sequences. Returns a line for each proposal.
 std::string drafts_of_texts(Part& part, std::uint64_t seed);
 
-// A text that repeats earlier parts of itself, so that a proposer can find drafts.
+// Returns a text that repeats earlier parts of itself, so that a proposer can find drafts.
 Tokens repetitive_text(std::uint64_t seed, std::size_t size);
 
 }  // namespace mortise::conformance

@@ -9,7 +9,7 @@
 namespace mortise::conformance {
 namespace {
 
-// A matrix of whole numbers with scales: w[n, j] = scale[n, g] * value[n, j], zero points subtracted already.
+// A row of whole numbers with scales: w[n, j] = scale[n, g] * value[n, j]. Zero points are already subtracted.
 struct IntegerRow {
   std::vector<std::int32_t> values;
   std::vector<float> scales;  // of each group
@@ -73,7 +73,7 @@ Product integer_product(std::vector<IntegerRow> rows, std::size_t group_size) {
   };
 }
 
-// The value of an E4M3 number that is not NaN.
+// Returns the value of an E4M3 number that is not NaN.
 float e4m3(std::uint32_t bits) {
   const auto mantissa = static_cast<float>(bits & 7u);
   const auto exponent = static_cast<int>(bits >> 3 & 15u);
@@ -81,7 +81,7 @@ float e4m3(std::uint32_t bits) {
   return (bits & 0x80u) != 0 ? -magnitude : magnitude;
 }
 
-// The nearest E4M3 number, ties to the even mantissa. REQUIRES: |x| <= 448.
+// Returns the nearest E4M3 number, ties to the even mantissa. REQUIRES: |x| <= 448.
 float nearest_e4m3(float x) {
   std::uint32_t best = 0;
   for (std::uint32_t bits = 1; bits < 0x7f; ++bits) {

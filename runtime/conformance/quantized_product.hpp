@@ -10,7 +10,7 @@ namespace mortise::conformance {
 
 using FloatRows = std::vector<std::vector<float>>;
 
-// Returns one output for each row of the weight, without bias, in f32. x is finite. REQUIRES: denormals are off.
+// Returns one output for each row of the weight, without bias, in f32. REQUIRES: x is finite, and denormals are off.
 using Product = std::function<std::vector<float>(const std::vector<float>& x)>;
 
 Product int8_product(const FloatRows& weight);                           // one group a row

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::int32_t kBranches = 3;
 
-// The subject's setup, drafting trees if it can.
+// Returns the subject's setup, with draft trees if the proposer has them.
 PartSetup tree_setup(Subject& subject) {
   PartSetup setup = subject.setup();
   const bool can = (subject.component().capabilities & MORTISE_CAP_TREE) != 0 && setup.options.contains("branches");
@@ -23,7 +23,7 @@ std::int32_t branches_of(const PartSetup& setup) {
   return setup.options.value("branches", 1);
 }
 
-// An active part. Throws NotApplicable if it has opened no runner.
+// Returns an active part. Throws NotApplicable if it has opened no runner.
 std::unique_ptr<Part> drafting_part(Subject& subject, const PartSetup& setup) {
   auto part = subject.make_active(setup);
   if (part->runners().num_opened() == 0) throw NotApplicable("it opens no runner (mortise/ext/runner.h)");
@@ -79,8 +79,8 @@ void drafts_are_the_targets_tokens(Subject& subject) {
   }
 }
 
-// Calls propose once with these faults, whose drafts the driver checks, and expects of the next call what a proposer
-// gives that never met a fault.
+// Calls propose once with these faults; the driver checks its drafts. Then expects the next call to give the drafts of
+// a proposer that never met a fault.
 void expect_recovery(Subject& subject, const PartSetup& setup, const RunnerFaults& faults, const char* what) {
   const auto part = drafting_part(subject, setup), fresh = subject.make_active(setup);
   ProposerDriver driver(*part), other(*fresh);
@@ -119,7 +119,7 @@ void survives_failures(Subject& subject) {
   }
 }
 
-// A proposer that can do without the runner may go on. The part says so with an answer, not with a crash.
+// A proposer that can do without the runner may go on; any other must fail the call, not crash.
 void expect_told(Subject& subject, Part& part, const char* what) {
   expect(part.created().ok(), "create fails where {}, which only bind can know: {}", what, part.created().text());
   const Answer answer = subject.bind(part);

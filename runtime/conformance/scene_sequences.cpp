@@ -87,7 +87,7 @@ SceneSequences::Arrays SceneSequences::arrays_of(const std::vector<SceneRun>& ru
   return arrays;
 }
 
-// As batch.h says: token 0, position 0, a slot of a reserved block, in sequences of length 0.
+// Padding has the form that batch.h describes: token 0, position 0, a slot of a reserved block, sequences of length 0.
 void SceneSequences::add_padding(Arrays& arrays, const StepStyle& style) const {
   for (std::int32_t i = 0; i < style.padding; ++i) {
     arrays.token_ids.push_back(0);

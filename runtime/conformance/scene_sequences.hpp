@@ -1,4 +1,4 @@
-// runtime/conformance/scene_sequences.hpp: sequences with blocks of a KV cache, and the batches of their steps.
+// runtime/conformance/scene_sequences.hpp: sequences that have blocks of a KV cache, and the batches of their steps.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ struct SceneGroup {
   std::int32_t parent = -1;
 };
 
-// How a step is put to a part. None of it may change a bit.
+// The form in which a step is given to a part. It may change no bit.
 struct StepStyle {
   std::int32_t padding = 0;          // rows, and as many sequences of length 0
   bool is_bucket = false;            // MORTISE_BATCH_BUCKET: numbers are upper bounds
@@ -49,13 +49,14 @@ class SceneSequences {
   // The device outlives this.
   SceneSequences(const PartInstance& device, std::int32_t block_size, std::int32_t num_blocks);
 
-  // Hands out blocks in this order from now on; without it, in ascending order.
+  // From now on hands out blocks in this order. Before the first call the order is ascending.
   void set_free_blocks(std::vector<std::int32_t> blocks) { free_blocks_ = std::move(blocks); }
-  // A new sequence with these tokens and blocks for them. Returns its index. Throws CaseFailed if there are no blocks.
+  // Adds a sequence with these tokens, and blocks for them. Returns its index. Throws CaseFailed if there are no
+  // blocks.
   std::size_t add(std::vector<std::int32_t> tokens);
-  // A new sequence that shares the first `num_blocks` blocks, and their tokens, and goes on with `tokens`.
+  // Adds a sequence that shares the first `num_blocks` blocks, and their tokens, and goes on with `tokens`.
   std::size_t fork(std::size_t sequence, std::int32_t num_blocks, std::span<const std::int32_t> tokens);
-  // Ends the sequence; its blocks are given to later ones first.
+  // Ends the sequence. The next sequences get its blocks first.
   void end(std::size_t sequence);
   // Gives the sequence other blocks, which are not written. Returns the blocks that it had.
   std::vector<std::int32_t> replace_blocks(std::size_t sequence);

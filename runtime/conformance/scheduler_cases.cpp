@@ -22,7 +22,7 @@ void run_all(SimulatedEngine& engine) {
   expect(engine.holds_nothing() || engine.num_pins() > 0, "blocks are held although all requests have ended");
 }
 
-// Requests that come in bursts and lulls, some of them aborted.
+// Runs requests that come in bursts and lulls, and aborts some of them.
 void run_mix(Subject& subject, const SimulationOptions& options, int num_requests = 60) {
   for (int round = 0; round < subject.rounds(2); ++round) {
     const auto part = subject.make_active();
@@ -85,7 +85,7 @@ void one_request(Subject& subject) {
   }
 }
 
-// A request that takes the whole pool, among small ones that never stop coming.
+// Runs a request that takes the whole pool, among small requests that never stop coming.
 void a_large_request_is_not_starved(Subject& subject) {
   const auto part = subject.make_active();
   SimulatedEngine engine(guarded_calls(*part), {.num_blocks = 32, .seq_budget = 4}, subject.random()());
@@ -100,7 +100,7 @@ void a_large_request_is_not_starved(Subject& subject) {
   }
 }
 
-// Short jobs that would always go first in a policy that looks at nothing but the work that is left.
+// Runs a long request among short ones, which always go first in a policy that looks at the remaining work alone.
 void a_long_request_is_not_starved(Subject& subject) {
   const auto part = subject.make_active();
   SimulatedEngine engine(guarded_calls(*part), {.num_blocks = 512, .seq_budget = 2}, subject.random()());

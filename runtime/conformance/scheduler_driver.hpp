@@ -8,7 +8,7 @@
 
 namespace mortise::conformance {
 
-// The calls of `part`, which outlives them. The view and the events are read-only, end at guard pages, and are
+// Returns the calls of `part`, which outlives them. The view and the events are read-only, end at guard pages, and are
 // inaccessible after the call. Throws CaseFailed if a call fails, or changes a field of the plan that is the host's.
 // `journal`: gets a line for each plan; may be null.
 SchedulerCalls guarded_calls(Part& part, std::string* journal = nullptr);

@@ -87,7 +87,7 @@ void SimulatedEngine::View::add(const Sequence& s) {
   held.push_back(static_cast<int32_t>(s.blocks.size()));
   freed.push_back(static_cast<int32_t>(
       std::ranges::count_if(s.blocks, [&](BlockId block) { return engine.cache_.num_holders(block) == 1; })));
-  // As the engine does: the step itself yields one token more than the accepted drafts; the last token is never run.
+  // Counts as the engine does: a step yields one token more than the accepted drafts, and the last token is never run.
   const auto left = static_cast<int32_t>(s.last_token) - s.num_tokens() - 1;
   lookahead.push_back(std::clamp(left, 0, engine.options_.max_lookahead));
   priorities.push_back(s.request.priority);
@@ -166,7 +166,7 @@ SimulatedRequest SimulatedEngine::draw_request() {
   SimulatedRequest request;
   const std::size_t prefix = random_() % (prefixes_.size() + 1);
   if (prefix < prefixes_.size()) request.prompt = prefixes_[prefix];
-  const bool large = random_() % 16 == 0;  // some take nearly the whole pool
+  const bool large = random_() % 16 == 0;  // some requests take nearly the whole pool
   const auto length = static_cast<int32_t>(request.prompt.size());
   const int32_t own = std::min(pool_tokens - length, 1 + up_to(large ? pool_tokens : pool_tokens / 6));
   const std::vector<int32_t> tokens = draw_tokens(own);
@@ -188,7 +188,8 @@ void SimulatedEngine::look_up(Sequence& s) const {
   s.num_cached = static_cast<int32_t>(s.path.size()) * options_.block_size;
 }
 
-// An earlier sequence of at least its priority computes the block that it needs next, and at least half of its work.
+// Returns whether an earlier sequence of at least its priority computes the block that it needs next, and at least half
+// of its work.
 bool SimulatedEngine::is_held_back(const Sequence& s, std::size_t index) const {
   if (s.running()) return false;
   const auto end = static_cast<std::size_t>(s.num_cached + options_.block_size);
@@ -331,7 +332,7 @@ void SimulatedEngine::check(const View& view, const mortise_schedule_plan& plan)
     rows += end - view.run_begin(i);
     blocks -= view.new_blocks(i, end, plan.num_preempted > 0);
     if (!view.running(i) && plan.num_preempted == 0) {
-      int32_t num_left = 0;  // blocks that several are admitted with are taken once
+      int32_t num_left = 0;  // blocks that several admitted sequences share are taken once
       for (const BlockId block : live_[view.live[i]].path) {
         num_left += cache_.is_cached_free(block) && taken.insert(block).second;
       }
@@ -355,7 +356,7 @@ void SimulatedEngine::check(const View& view, const mortise_schedule_plan& plan)
   check_policy(view, tokens, preempted);
 }
 
-// As the host does (runtime/engine/planner).
+// Does what the host does (runtime/engine/planner).
 void SimulatedEngine::check_starvation(const View& view, const mortise_schedule_plan& plan) {
   std::vector<char> scheduled(view.ids.size(), 0);
   WatchedPlan watched{view.ids, view.priorities, view.states, scheduled};
@@ -380,7 +381,7 @@ void SimulatedEngine::check_starvation(const View& view, const mortise_schedule_
   if (const auto starved = starvation_.look(watched, need)) throw CaseFailed(starved->why);
 }
 
-// The one case in which a plan may be empty.
+// Returns whether this is the one case in which a plan may be empty.
 bool SimulatedEngine::lacks_room_for_the_oldest(const View& view) const {
   PlanBlocks blocks(view.abi);
   for (int32_t i = 1; i < view.abi.num_seqs; ++i) {
@@ -418,7 +419,7 @@ void SimulatedEngine::tell_events() {
 
 void SimulatedEngine::swap_scheduler(SchedulerCalls scheduler) {
   scheduler_ = std::move(scheduler);
-  drop_pins();  // as the host does: the scheduler that wanted them is gone
+  drop_pins();  // as the host does, because the scheduler that wanted the pins is gone
   events_.clear();
   for (const Sequence& s : live_) {
     SimulatedRequest now = s.request;

@@ -1,6 +1,6 @@
 // runtime/conformance/simulated_engine.hpp: what an engine does with a scheduler's plans, without a model: the host's
 // own KV cache, tokens that are run and drawn, preemptions, pins, events. Checks every plan against the rules of
-// mortise/scheduler.h, those of starvation too.
+// mortise/scheduler.h, including those about starvation.
 #pragma once
 
 #include <algorithm>
@@ -26,13 +26,13 @@ struct SimulationOptions {
   int32_t token_budget = 64;
   int32_t seq_budget = 8;
   int32_t max_lookahead = 0;   // drafts a decoding sequence may use; how many are accepted is random
-  bool whole_drafts = false;   // they may not be cut
+  bool whole_drafts = false;   // drafts may not be cut
   int32_t num_priorities = 1;  // drawn per request
   int32_t num_prefixes = 0;    // prompts may begin with one of these
   bool nested = false;         // a prefix may begin with an earlier one
   int32_t num_groups = 0;      // hints, drawn per request
   bool prefix_cache = true;
-  bool holds_back = false;   // as the engine: the view omits a sequence while an earlier one computes its prefix
+  bool holds_back = false;   // like the engine, the view omits a sequence while an earlier one computes its prefix
   int percent_replaced = 0;  // percentage of steps that run the host's own plan instead
 };
 
@@ -96,7 +96,7 @@ class SimulatedEngine {
   };
   const std::vector<Start>& starts() const { return starts_; }
 
-  // From now on another scheduler plans; it is told of the live sequences first.
+  // From now on `scheduler` plans. It is told of the live sequences first.
   void swap_scheduler(SchedulerCalls scheduler);
 
  protected:
@@ -106,7 +106,7 @@ class SimulatedEngine {
     SimulatedRequest request;
     std::vector<int32_t> tokens;
     int32_t num_computed = 0;
-    std::size_t last_token;  // it ends when it has this many
+    std::size_t last_token;  // the sequence ends when it has this many tokens
     std::vector<BlockId> blocks, pinned;
     int32_t num_published = 0;
     bool publishes = true, was_started = false;
@@ -118,7 +118,7 @@ class SimulatedEngine {
     bool ended() const { return tokens.size() == last_token; }
   };
   struct View;
-  // The plan of the host itself: first come, first served, without pins.
+  // Writes the host's own plan: first come, first served, without pins.
   virtual void replace(const View& view, mortise_schedule_plan& plan) const;
   // For tests: whether a legal plan keeps what the scheduler itself promises. `tokens` and `preempted` by index.
   virtual void check_policy(const View&, const std::vector<int32_t>& /*tokens*/,
@@ -185,7 +185,7 @@ struct SimulatedEngine::View {
     return run_begin(i) + n + (n == remaining(i) ? drafts : 0);
   }
   int64_t new_blocks(int32_t i, int32_t end, bool preempts) const;
-  // Whether sequence a comes before b: by priority, then by arrival.
+  // Returns whether sequence a comes before b: by priority, then by arrival.
   bool before(int32_t a, int32_t b) const {
     return std::pair(priorities[a], ids[a]) < std::pair(priorities[b], ids[b]);
   }

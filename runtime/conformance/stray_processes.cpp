@@ -26,7 +26,7 @@ std::string name_of_process(pid_t process) {
   return plugin_text(name.c_str(), 64);
 }
 
-// Of all its threads.
+// Returns the children of all threads of the process.
 std::set<pid_t> children_of(pid_t process) {
   std::set<pid_t> children;
   DIR* const threads = ::opendir(fmt::format("/proc/{}/task", process).c_str());
@@ -39,7 +39,7 @@ std::set<pid_t> children_of(pid_t process) {
   return children;
 }
 
-// Of the process and its descendants.
+// Returns the resident memory of the process and of its descendants.
 std::uint64_t resident_bytes_of(pid_t process) {
   std::ifstream file(fmt::format("/proc/{}/statm", process));
   std::uint64_t pages = 0, resident = 0;
@@ -93,7 +93,8 @@ std::string StrayProcesses::end_all() {
         killed.erase(child);
         continue;
       }
-      // SIGKILL comes first: a process that forks and exits in turn would be gone after a look at its name.
+      // Sends SIGKILL before it reads the name: a process that keeps forking and exiting would be gone after a look at
+      // its name.
       if (!killed.insert(child).second) continue;
       ::kill(child, SIGKILL);
       if (num_killed++ == 0) first = name_of_process(child);

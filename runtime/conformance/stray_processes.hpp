@@ -11,7 +11,7 @@
 namespace mortise::conformance {
 
 // Returns the child processes of this process, of all its threads, including children that have ended and were not
-// waited for. Empty where /proc does not say. [any thread]
+// waited for. Empty if /proc does not list them. [any thread]
 std::set<pid_t> child_processes();
 
 // From now on, an orphan among the descendants of this process becomes a child of this process. So a daemon stays in
@@ -27,15 +27,15 @@ class StrayProcesses {
   StrayProcesses(const StrayProcesses&) = delete;
   StrayProcesses& operator=(const StrayProcesses&) = delete;
 
-  // Resident memory of all descendants that this process has got since the constructor. Memory that several of them
-  // share counts for each.
+  // Returns the resident memory of all descendants that this process has got since the constructor. Memory that several
+  // of them share counts once for each.
   std::uint64_t resident_bytes() const;
   // Kills all descendants that this process has got since the constructor. Call it when the case's own process has been
   // waited for. Returns what still ran, in words ("it leaves the process 'sleep' behind"), or an empty text.
   std::string end_all();
 
  private:
-  const std::set<pid_t> before_;  // children that are no matter of the case
+  const std::set<pid_t> before_;  // children that the case did not start
   int adopted_before_ = 0;
 };
 

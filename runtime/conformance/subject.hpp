@@ -21,7 +21,7 @@ namespace mortise::conformance {
 // What the user asked for.
 struct CheckOptions {
   std::filesystem::path file;
-  nlohmann::json options = nlohmann::json::object();  // of the component; those without a default must be here
+  nlohmann::json options = nlohmann::json::object();  // options of the component; those without a default must be given
   std::uint64_t seed = 1;
   Level level = Level::kQuick;
 };
@@ -35,19 +35,19 @@ class Subject {
 
   const std::filesystem::path& path() const { return check_.file; }
   Level level() const { return check_.level; }
-  // `quick` at the level quick, ten times as much at higher levels.
+  // Returns `quick` at the level quick, and ten times as much at higher levels.
   int rounds(int quick) const { return check_.level == Level::kQuick ? quick : 10 * quick; }
   // Loads the file at the first call. Throws an Error as load_plugin_file does.
   const PluginFile& file();
-  // The bytes of the file. Throws CaseFailed if it cannot be read.
+  // Returns the bytes of the file. Throws CaseFailed if it cannot be read.
   std::vector<char> bytes() const;
   // Loads another image of the file, beside the one of file(), and returns its entry. Throws CaseFailed if that fails.
   decltype(mortise_plugin_entry_v0)* load_copy() const;
   const Component& component();
-  // Reproducible: depends on the seed and the case's name.
+  // Returns the generator, whose numbers depend only on the seed and the case's name.
   std::mt19937_64& random() { return random_; }
-  // The options that the user gave, with defaults. A path with which a proposer opens a runner, without a default, gets
-  // any folder. Throws NotApplicable if another option without a default is missing.
+  // Returns the options that the user gave, with defaults. A path without a default with which a proposer opens a
+  // runner gets any folder. Throws NotApplicable if another option without a default is missing.
   nlohmann::json options();
 
   // Creates an instance with these options and changes to the setup. Throws CaseFailed if create fails.
@@ -59,12 +59,13 @@ class Subject {
   // The same, bound and activated, ready for steps.
   std::unique_ptr<Part> make_active(PartSetup setup);
   std::unique_ptr<Part> make_active() { return make_active(setup()); }
-  // A device that the attention or model serves, opened at the first call. Throws NotApplicable if there is none.
+  // Returns a device that the attention or model serves, opened at the first call. Throws NotApplicable if there is
+  // none.
   const PartInstance& device();
-  // The folder in a model's option `path`, opened at the first call. Throws an Error if it cannot be used, and
+  // Returns the folder in a model's option `path`, opened at the first call. Throws an Error if it cannot be used, and
   // NotApplicable if the model has no such option.
   const Checkpoint& checkpoint();
-  // Makes the binding calls of the kind (of a model: load); OK where there are none.
+  // Makes the binding calls of the part's kind (for a model: load). Returns OK if the kind has none.
   Answer bind(Part& part);
   // Binds and activates. Throws CaseFailed if that fails.
   void start(Part& part);
@@ -81,12 +82,12 @@ class Subject {
   std::optional<bool> takes_any_path_;  // of is_path_of_a_draft_model(); nullopt: not tried yet
   const mortise_model_dims dims_;       // of the model that the part serves
   std::optional<Checkpoint> checkpoint_;
-  // Opened at the first use. Never closed, because parts use it until they end.
+  // The device is opened at its first use. It is never closed, because parts use it until they end.
   std::unique_ptr<PartInstance> device_;
   void* kv_ = nullptr;  // memory of the device for the KV of an attention; ends with the process
 };
 
-// Sizes for activate that suit every case.
+// Returns sizes for activate that suit every case.
 mortise_activate_args usual_sizes();
 
 // Returns the arguments that the entry of a plugin gets from this host.

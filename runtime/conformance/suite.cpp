@@ -28,7 +28,7 @@ bool is_selected(const Case& rule, const std::vector<std::string>& names) {
          });
 }
 
-// The cases of these kinds that the level and the names select, in their order.
+// Returns the cases of these kinds that the level and the names select, in their order.
 std::vector<const Case*> cases_of(std::uint32_t kinds, Level level, const std::vector<std::string>& names) {
   std::vector<const Case*> cases;
   for (const Case& rule : all_cases()) {
@@ -37,8 +37,8 @@ std::vector<const Case*> cases_of(std::uint32_t kinds, Level level, const std::v
   return cases;
 }
 
-// The kinds of the components that the file's manifest names, without running its code; empty if it has none. The cases
-// of the file say what is wrong with a file that cannot be read.
+// Returns the kinds of the components that the file's manifest names, without running its code; empty if it has none.
+// The cases of the file say what is wrong with a file that cannot be read.
 std::vector<PartKind> kinds_in_manifest(const std::filesystem::path& file) {
   std::vector<PartKind> kinds;
   const auto manifest = manifest_if_readable(file);
@@ -71,8 +71,8 @@ Finding run_once(const Case& rule, const CheckOptions& check, const Described* c
   return finding;
 }
 
-// Where the children write private copies of the file: a child that dies while it loads one leaves it there. Removed at
-// the end. Invariant: while this lives, TMPDIR names the folder. REQUIRES: this process has one thread.
+// The folder where children write private copies of the file. A child that dies while it loads a copy leaves it there
+// until the destructor. Invariant: while this lives, TMPDIR is the folder. REQUIRES: this process has one thread.
 class ScratchFolder {
  public:
   ScratchFolder() : before_(environment::read("TMPDIR")) {
@@ -145,7 +145,7 @@ std::vector<Finding> run_suite(const CheckOptions& check, const Selection& selec
     run_all(of_file, nullptr);
   }
   if (selection.component == "-") return findings;
-  // A file that breaks the rules of files may not load; its findings are the report then.
+  // A file that breaks the rules of files may not load. Then the report consists of its findings so far.
   if (std::ranges::any_of(findings, has_failed)) return findings;
   std::vector<Described> components = describe_file(check, limits);
   if (!selection.component.empty()) {

@@ -27,7 +27,7 @@ struct Finding {
   std::uint64_t seed = 1;
   CaseResult result;
 
-  // "COMPONENT/CASE/SEED", for --reproduce; the component of a case of the file is "-".
+  // Returns "COMPONENT/CASE/SEED" for --reproduce. The component of a case of the file is "-".
   std::string reproduce_line() const;
 };
 
@@ -35,10 +35,10 @@ struct Finding {
 struct CaseStart {
   const Case* rule;
   std::size_t number;  // 1 for the first one
-  std::size_t total;   // how many there are; 0: not known, as the last ones of the level fuzz
+  std::size_t total;   // the number of cases; 0: not known, as for the last cases of the level fuzz
 };
 
-// What a run tells its caller.
+// Called to tell the caller how a run goes.
 struct SuiteEvents {
   std::function<void(const CaseStart&)> on_start = [](const CaseStart&) {};
   std::function<void(const Finding&)> on_finding = [](const Finding&) {};
@@ -53,7 +53,7 @@ std::vector<Finding> run_suite(const CheckOptions& check, const Selection& selec
 // Parses the line of a finding into `check` and `selection`. Throws an Error if the line has another form.
 void apply_reproduce_line(const std::string& line, CheckOptions& check, Selection& selection);
 
-// The report as JSON: {"file", "passed", "cases": [{"component", "kind", "case", "sentence", "outcome", "text",
+// Returns the report as JSON: {"file", "passed", "cases": [{"component", "kind", "case", "sentence", "outcome", "text",
 // "output", "seconds", "reproduce"}]}.
 nlohmann::json report(const CheckOptions& check, const std::vector<Finding>& findings);
 const char* outcome_name(Outcome outcome);
