@@ -95,7 +95,8 @@ mortise_status plan(mortise_attention* handle, const mortise_step* step, mortise
   });
 }
 
-// The rules of append and run: of the step that was planned, for a layer of the model.
+// Checks the rules that append and run share: the step is the one that was planned, and the layer is one of the
+// model's.
 void check_layer(const Call& call, const Attention& self, const mortise_step* step, std::int32_t layer) {
   check_step(call, step);
   call.caller_must(self.is_planned && self.step_id == step->batch->step_id && self.num_rows == step->batch->num_tokens,

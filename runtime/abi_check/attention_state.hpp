@@ -9,16 +9,16 @@
 
 namespace mortise::abi_check {
 
-// Used by the calls of the attention, and by those of the model that uses it, on the thread that runs steps.
+// The state of an attention. Calls of the attention use it, and calls of the model, on the thread that runs steps.
 struct Attention : Instance {
   using Instance::Instance;
 
   bool is_bound = false;
-  mortise_model_dims dims{};  // as bound, with the next two
+  mortise_model_dims dims{};  // given to bind, as are the next two
   std::int32_t block_size = 0;
   std::int32_t num_blocks = 0;
   bool is_planned = false;
-  std::uint64_t step_id = 0;  // of the last plan, with the next three
+  std::uint64_t step_id = 0;  // of the last plan, as are the next three
   std::int32_t num_rows = 0;
   std::set<std::int32_t> appended, has_run;  // layers
 };

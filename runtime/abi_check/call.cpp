@@ -52,7 +52,8 @@ void set_text(char (&to)[kSize], std::string_view text) {
   *fmt::format_to_n(to, kSize - 1, "{}", text).out = '\0';
 }
 
-// How many calls of the host are running on this thread. It notes each call that it makes (active_part.hpp).
+// Returns how many calls of the host are running on this thread. The host notes each call that it makes
+// (active_part.hpp).
 std::size_t num_host_calls() {
   const CallStack* const stack = CallStack::of_this_thread_if_any();
   return stack == nullptr ? 0 : stack->depth();
@@ -99,7 +100,8 @@ std::size_t Instance::num_allocations() {
   return memory_.size();
 }
 
-// The instance misused its host. If it runs a checked call on this thread, that call fails; otherwise its next one.
+// Called when the instance misused its host. If the instance runs a checked call on this thread, that call fails;
+// otherwise its next one fails.
 void Instance::note(const mortise_host* host, std::string detail) {
   Instance& self = self_of(host);
   Call* const call = Call::innermost();
@@ -203,7 +205,7 @@ void Call::begin() {
   if (const std::string pending = instance_.take_pending(); !pending.empty()) {
     const bool is_last = std::string_view(function_.name) == "destroy";
     if (!is_last) throw Breach{false, pending};
-    spdlog::error("{}: breaks {}", instance_.name, pending);  // and it is destroyed nevertheless
+    spdlog::error("{}: breaks {}", instance_.name, pending);  // the instance is destroyed nevertheless
   }
   if (function_.tag == Tag::kAny) return;
   caller_must(num_host_calls_ > 0, kHost, "A plugin creates no threads",
@@ -253,7 +255,7 @@ void Call::give(mortise_error* to, const mortise_error& from) {
 
 std::string Call::told(const Breach& breach) const {
   if (!breach.is_callers) {
-    // The host names the part whose call fails. If another part made the call, that is the other part.
+    // The host names the part whose call fails. If another part made the call, the host names that other part.
     return fmt::format("{}breaks {}", caller_ == nullptr ? "" : instance_.name + " ", breach.text);
   }
   if (caller_ != nullptr)
@@ -263,7 +265,7 @@ std::string Call::told(const Breach& breach) const {
 
 mortise_status Call::report(const Breach& breach, mortise_error* error) const {
   const std::string text = told(breach);
-  // A caller may not look at the status. Its own call fails nevertheless.
+  // Perhaps the caller does not look at the status. Its own call fails nevertheless.
   if (breach.is_callers && caller_ != nullptr && caller_->breach_.empty()) caller_->breach_ = breach.text;
   if (error == nullptr) spdlog::error("{}: {}: {}", instance_.name, function_.name, text);
   mortise_error own{};

@@ -35,7 +35,7 @@ class Instance {
   Instance(const Instance&) = delete;
   Instance& operator=(const Instance&) = delete;
 
-  // The live instance with this handle; null: there is none.
+  // Returns the live instance with this handle; null: there is none.
   static std::shared_ptr<Instance> find(const void* handle);
   static void add(const void* handle, std::shared_ptr<Instance> instance);
   static void remove(const void* handle);
@@ -44,14 +44,14 @@ class Instance {
   const Table& table() const {
     return *real.table<Table>();
   }
-  // The host as the instance sees it: it notes what the instance does against the rules of mortise/host.h.
+  // Returns a host for the instance. It notes what the instance does against the rules of mortise/host.h.
   const mortise_host* watch(const mortise_host* host);
-  // A breach that no call could report, such as one on another thread; "": none. Forgets it. Thread-safe.
+  // Returns a breach that no call could report, such as one on another thread; "": none. Forgets it. Thread-safe.
   std::string take_pending();
   void add_pending(std::string text);
-  // What get_ext must return for the id, once it has returned it. Thread-safe.
+  // Returns the first answer of get_ext to this id, which later answers must equal. Thread-safe.
   const void* first_answer(const char* id, const void* table);
-  // The number of allocations of the host that this instance holds. Thread-safe.
+  // Returns the number of allocations of the host that this instance holds. Thread-safe.
   std::size_t num_allocations();
 
   const Component& real;
@@ -59,7 +59,8 @@ class Instance {
   std::atomic<bool> is_busy{false};  // a [control] or [step] call is under way. Any thread
   bool is_active = false;
   mortise_activate_args sizes{};  // while active
-  // How much it got from its device and did not return. Shared with the device, which may end later. Any thread
+  // How many objects the instance got from its device and did not return. Shared with the device, which may end later.
+  // Any thread
   const std::shared_ptr<std::atomic<std::int64_t>> num_held = std::make_shared<std::atomic<std::int64_t>>(0);
 
  private:
@@ -79,7 +80,7 @@ class Instance {
 
 // Thrown inside a checked call; never leaves it.
 struct Breach {
-  bool is_callers;   // otherwise the part's own
+  bool is_callers;   // otherwise the called part broke the rule
   std::string text;  // "mortise/abi.h, "words of the header": what happened"
 };
 
@@ -92,16 +93,16 @@ class Call {
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
 
-  // The innermost checked call of this thread; null: none.
+  // Returns the innermost checked call of this thread; null: none.
   static Call* innermost();
-  // The checked call that makes a call now; null: the host makes it.
+  // Returns the checked call that makes a call now; null: the host makes it.
   static const Call* caller_on_this_thread();
 
   Instance& instance() const { return instance_; }
   const Function& function() const { return function_; }
-  // The checked call that made this one; null: the host made it, perhaps inside a checked call of another part.
+  // Returns the checked call that made this one; null: the host made it, perhaps inside a checked call of another part.
   const Call* caller() const { return caller_; }
-  // Whether a part that runs a step made this call.
+  // Returns whether a part that runs a step made this call.
   bool is_within_step() const { return caller_ != nullptr && caller_->function_.tag == Tag::kStep; }
 
   // Throws a Breach that blames the caller, unless `holds`. `rule`: the words of `header`.
@@ -116,14 +117,14 @@ class Call {
                  Args&&... args) const {
     if (!holds) throw_breach(/*is_callers=*/false, header, rule, fmt::format(detail, std::forward<Args>(args)...));
   }
-  // A struct that the caller passes must be there, with at least the size that it had in the oldest version.
+  // Throws a Breach that blames the caller, unless the struct is given with at least its size in the oldest version.
   template <typename T>
   void check_struct(const T* given, std::size_t least, const char* what) const {
     check_struct_size(given == nullptr ? nullptr : &given->struct_size, least, what);
   }
   void check_array(const void* array, std::int64_t count, const char* header, const char* what) const;
 
-  // Checks tag and state, and that no other call is under way. Throws a Breach.
+  // Checks the function's tag and the instance's state, and that no other call is under way. Throws a Breach.
   void begin();
   // Makes the call `body(mortise_error*)` and checks the answer by the rules of mortise/abi.h. Throws a Breach.
   template <typename Body>
@@ -143,12 +144,13 @@ class Call {
     check_own_breach();
   }
 
-  // When no sequence is live: the part must keep state for none (mortise/ext/sequences.h), if it tells that.
+  // Checks that the part keeps state for no sequence (mortise/ext/sequences.h), if it tells. REQUIRES: no sequence is
+  // live.
   void check_no_sequences(void* handle) const;
 
   // Ends the call after a breach: writes `error` and makes sure that the part at fault ends. Returns INTERNAL.
   mortise_status report(const Breach& breach, mortise_error* error) const;
-  // The same for a function without a status: logs the breach. If it is the part's, its next call fails.
+  // The same for a function without a status: logs the breach. If the part is to blame, its next call fails.
   void report_value(const Breach& breach) const;
 
  private:
@@ -178,14 +180,14 @@ class Call {
   const Function& function_;
   Call* const outer_;  // the checked call around this one
   // How many calls the host had made on this thread when this call began. The host notes each of its calls, and a part
-  // notes none: so it is the number of the call around this one exactly if a part made this call.
+  // notes none. So this number equals that of the call around this one exactly if a part made this call.
   const std::size_t num_host_calls_;
   const Call* const caller_;
   bool is_busy_ = false;
   mutable std::string breach_;  // of this part, as a caller in this call
 };
 
-// A breach in a call of a handle that is no live instance.
+// Reports a breach: the handle of the call is no live instance.
 mortise_status report_unknown_handle(const Function& function, mortise_error* error);
 
 // Makes one checked call of a function with a status: `body(Call&, Kind&)` checks the caller, makes the call with

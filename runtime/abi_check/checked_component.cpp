@@ -138,7 +138,7 @@ class CheckedComponent {
     }
     abi_.table = &tables_;
     abi_.destroy = destroy;
-    abi_.activate = activate;  // also in place of NULL: the state is followed
+    abi_.activate = activate;  // also in place of NULL, so that the state can be followed
     abi_.deactivate = deactivate;
     replace(abi_.get_ext, &get_ext);
     component_.abi = &abi_;
@@ -166,7 +166,7 @@ class CheckedComponent {
 }  // namespace abi_check
 
 const Component& checked_component(const Component& component) {
-  // Global, because a swap or a runner asks again for a component that is checked already.
+  // Global, because a swap or a runner may ask for a component that is already checked.
   static auto* const mutex = new std::mutex;
   static auto* const all = new std::map<const Component*, std::unique_ptr<abi_check::CheckedComponent>>;
   static auto* const checked = new std::set<const Component*>;

@@ -8,7 +8,8 @@ namespace mortise {
 
 // A component that forwards to `component`, and checks at each call that host and plugin keep the rules of plugin_api.
 // A breach makes the call return INTERNAL, so it ends the instance, with a message that names who broke which rule of
-// which header. The same component each time; never freed. That of a checked component is itself. Thread-safe.
+// which header. Gives the same component each time, and never frees it. For a checked component gives the component
+// itself. Thread-safe.
 const Component& checked_component(const Component& component);
 
 }  // namespace mortise

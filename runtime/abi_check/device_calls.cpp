@@ -20,7 +20,7 @@ const mortise_device_table& table_of(const Device& self) {
   return self.table<mortise_device_table>();
 }
 
-// [control] functions are not for a step: in a captured one they cannot run.
+// Checks that no step runs: [control] functions may not be called in a step, because they cannot run in a captured one.
 void check_control(const Call& call, const Device& self) {
   const bool is_step_of_part = call.is_within_step() && (call.caller()->instance().real.kind == PartKind::kModel ||
                                                          call.caller()->instance().real.kind == PartKind::kAttention);
@@ -70,7 +70,7 @@ mortise_status memory_info(mortise_device* handle, std::uint64_t* free_bytes, st
   });
 }
 
-// Whether memory that was just allocated is zero-filled, as far as a look at both ends can tell.
+// Returns whether memory that was just allocated is zero-filled, as far as a look at both ends can tell.
 bool is_zero(const void* memory, std::uint64_t bytes) {
   constexpr std::uint64_t kLook = 64;
   const auto* const data = static_cast<const unsigned char*>(memory);
@@ -161,7 +161,7 @@ mortise_status fill(mortise_device* handle, mortise_stream* stream, void* memory
   });
 }
 
-// stream_create and event_create. A device with synchronous streams hands out NULL.
+// Serves stream_create and event_create. A device with synchronous streams hands out NULL.
 template <auto Slot, typename Object>
 mortise_status create_by(mortise_device* handle, const Function& function, Kind kind, Object** object,
                          mortise_error* error) {

@@ -34,7 +34,7 @@ bool Device::has(Kind kind, const void* object) const {
   return objects_.contains({kind, reinterpret_cast<std::uintptr_t>(object)});
 }
 
-// The allocation that holds the byte at `data`; NULL: there is none. REQUIRES: the mutex is held.
+// Returns the allocation that holds the byte at `data`; NULL: there is none. REQUIRES: the mutex is held.
 const std::pair<const std::pair<Device::Kind, std::uintptr_t>, Device::Object>* Device::allocation_of(
     const void* data) const {
   const auto address = reinterpret_cast<std::uintptr_t>(data);

@@ -14,28 +14,28 @@
 
 namespace mortise::abi_check {
 
-// Any part may call its functions, on any thread. Invariant: the sets hold exactly what was handed out and not
-// returned.
+// The state of a device. Any part may call its functions, on any thread. Invariant: the sets hold exactly what was
+// handed out and not returned.
 class Device : public Instance {
  public:
   explicit Device(const Component& real) : Instance(real) {}
-  // The checked device with this handle; null: there is none.
+  // Returns the checked device with this handle; null: there is none.
   static std::shared_ptr<Device> find(const mortise_device* handle);
 
-  // Objects that the device handed out. "" as a problem: all is well.
+  // The kinds of objects that the device hands out. A problem "" means that all is well.
   enum class Kind { kMemory, kHostMemory, kWeight, kStream, kEvent, kGraph };
   // `owner`: the call that got the object. Returns false if a live object has this address.
   bool add(Kind kind, const void* object, const Call* owner, std::uint64_t bytes = 0);
   // Returns false if there is no such object.
   bool remove(Kind kind, const void* object);
   bool has(Kind kind, const void* object) const;
-  // What is wrong with memory from `data` on; "": nothing. Memory of the device does not end before its allocation
-  // does. On a device that computes in host memory, any other memory is fine, too.
+  // Returns what is wrong with memory from `data` on; "" if nothing is. Memory of the device must not go beyond its
+  // allocation. On a device that computes in host memory, any other memory is fine, too.
   std::string memory_problem(const void* data, std::uint64_t bytes) const;
   // The same for memory that may be the host's on any device.
   std::string overrun(const void* data, std::uint64_t bytes) const;
 
-  // The first answer of a function that must always give the same one.
+  // Returns the first answer of a function that must always give the same one.
   std::optional<std::string> first_numerics(std::int32_t dtype, const std::optional<std::string>& id);
   std::int32_t first_slice(std::int32_t slice);
   void set_host_memory(bool is_host);

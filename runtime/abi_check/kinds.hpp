@@ -10,7 +10,7 @@
 
 namespace mortise::abi_check {
 
-// What the checks remember of an instance of the component.
+// Return the state that the checks keep for a new instance of the component.
 std::shared_ptr<Instance> make_scheduler(const Component& real);
 std::shared_ptr<Instance> make_proposer(const Component& real);
 std::shared_ptr<Instance> make_attention(const Component& real);
@@ -23,7 +23,7 @@ void check_table(mortise_proposer_table& table);
 void check_table(mortise_attention_table& table);
 void check_table(mortise_model_table& table);
 void check_table(mortise_device_table& table);
-void check_operations(mortise_device_table& table);  // a part of it
+void check_operations(mortise_device_table& table);  // called by the function above
 
 // Replaces a slot that is not NULL.
 template <typename Slot>
@@ -31,7 +31,8 @@ void replace(Slot& slot, Slot by) {
   if (slot != nullptr) slot = by;
 }
 
-// What get_ext(id) of a checked device returns for the device's own `table`: a checked one for ext/graph.h.
+// Returns the table that get_ext(id) of a checked device gives in place of the device's own `table`. It is checked for
+// ext/graph.h.
 const void* checked_device_extension(Instance& device, const char* id, const void* table);
 
 }  // namespace mortise::abi_check

@@ -25,7 +25,8 @@ class Inputs {
     const auto bytes = static_cast<std::size_t>(count) * sizeof(T);
     inputs_.push_back({name, values, bytes, XXH3_64bits(values, bytes)});
   }
-  // The numbers of a tensor that the part only reads, row by row. On a device with memory of its own they are not seen.
+  // Adds the numbers of a tensor that the part only reads, row by row. Adds nothing if the device has memory of its
+  // own.
   void add_numbers(const char* name, const Device* device, const mortise_tensor& tensor) {
     if (device == nullptr || !device->is_host_memory() || tensor.ndim < 2) return;
     const std::int64_t element = dtype_bytes(tensor.dtype);
@@ -64,7 +65,7 @@ class Output {
     std::memset(static_cast<void*>(values_.data()), kByte, values_.size() * sizeof(T));
     std::copy_n(host_, count_, data());
   }
-  // NULL if the host's is.
+  // Returns NULL if the host's array is NULL.
   T* data() { return host_ == nullptr ? nullptr : values_.data() + kGuard; }
   // Gives the host what the part has written. Throws a Breach that blames the part if it wrote beyond the array.
   void take(const Call& call) {

@@ -18,11 +18,11 @@ constexpr Function kDims = {"dims", Tag::kAny};
 constexpr Function kLoad = {"load", Tag::kControl, State::kCreated};
 constexpr Function kForward = {"forward", Tag::kStep, State::kActive};
 constexpr Function kHead = {"head", Tag::kStep, State::kActive};
-constexpr std::int32_t kColumns = 64;  // bounds of the head's columns are multiples
+constexpr std::int32_t kColumns = 64;  // bounds of the head's columns are multiples of it
 
 struct Model;
 
-// A reader that tells when it is used after load. It lives as long as the model.
+// A reader that notes when the model uses it after load. It lives as long as the model.
 struct Reader {
   mortise_weight_reader abi{};
   const mortise_weight_reader* real = nullptr;  // NULL unless load runs
@@ -59,7 +59,8 @@ mortise_status dims(mortise_model* handle, mortise_model_dims* dims, mortise_err
   });
 }
 
-// Keep nothing of `reader`: a call after load is a breach, and finds no tensor.
+// Returns whether load runs. The rule is to keep nothing of `reader`: a call after load is a breach, and finds no
+// tensor.
 bool may_read(const Reader& reader) {
   if (reader.real != nullptr) return true;
   reader.model->add_pending("mortise/model.h, \"Keep nothing of `reader`\": the reader is used after load");

@@ -25,7 +25,7 @@ void check_weight(const Call& call, const Device& self, const mortise_weight* we
   check_live(call, self, Kind::kWeight, weight, "a weight");
 }
 
-// What operations have in common: the stream lives, and tensors are within their memory, `out` not read-only.
+// Checks what holds for all operations: the stream lives, tensors lie within their memory, and `out` is not read-only.
 void check_operation(const Call& call, const Device& self, mortise_stream* stream, Tensors tensors,
                      const mortise_tensor* out) {
   check_live(call, self, Kind::kStream, stream, "a stream");
@@ -156,7 +156,7 @@ mortise_status add(mortise_device* handle, mortise_stream* stream, const mortise
       [&](const auto& table, mortise_error* own) { return table.add(handle, stream, a, b, out, own); });
 }
 
-// gather_rows and scatter_rows. The tensor with a row for each index is `dense`, the other one is `all`.
+// Serves gather_rows and scatter_rows. The tensor with a row for each index is `dense`, the other one is `all`.
 template <auto Slot>
 mortise_status move_rows(mortise_device* handle, const Function& function, mortise_stream* stream,
                          const mortise_tensor* x, const std::int32_t* rows, const mortise_tensor* out, bool gathers,

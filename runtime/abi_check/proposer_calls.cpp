@@ -17,7 +17,7 @@ constexpr Function kBind = {"bind", Tag::kControl, State::kCreated};
 constexpr Function kMaxDrafts = {"max_drafts", Tag::kControl, State::kCreated};
 constexpr Function kObserve = {"observe", Tag::kStep, State::kActive};
 constexpr Function kPropose = {"propose", Tag::kStep, State::kActive};
-constexpr double kMassTolerance = 1e-3;  // of a sum of 10^5 floats
+constexpr double kMassTolerance = 1e-3;  // for a sum of 10^5 floats
 
 struct Proposer : Instance {
   using Instance::Instance;
@@ -91,7 +91,7 @@ void check_observation(const Call& call, const Proposer& self, const mortise_obs
   }
 }
 
-// Updates what the proposer knows by a report, which it has taken or refused.
+// Updates what the proposer knows after a report, which it has taken or refused.
 void follow(Proposer& self, const mortise_observation& seen, bool is_taken) {
   for (std::int32_t i = 0; i < seen.num_seqs; ++i) {
     const std::int64_t count = seen.token_offsets[i + 1] - seen.token_offsets[i];

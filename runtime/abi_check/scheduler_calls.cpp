@@ -174,7 +174,7 @@ struct Plan {
   Output<std::int32_t> seqs, num_new_tokens, preempted, pins, pin_tokens, max_drafts;
 };
 
-// The plan in numbers. Counts out of range, which the engine refuses, are left as they are.
+// Returns the plan as a list of numbers. Counts out of range, which the engine refuses, are left as they are.
 std::vector<std::int32_t> numbers_of(const mortise_schedule_plan& plan, std::int32_t n) {
   std::vector<std::int32_t> numbers = {plan.num_scheduled, plan.num_preempted, plan.num_pins};
   const auto add = [&](const std::int32_t* values, std::int32_t count) {

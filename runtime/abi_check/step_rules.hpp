@@ -12,13 +12,13 @@
 
 namespace mortise::abi_check {
 
-// What is wrong with the dimensions of a model; "": nothing.
+// Returns what is wrong with the dimensions of a model; "" if nothing is.
 std::string dims_problem(const mortise_model_dims& dims);
 // Throws a Breach that blames the caller if `dims` is missing, too small, or has a dims_problem().
 void check_dims(const Call& call, const mortise_model_dims* dims);
 
-// What is wrong with a tensor; "": nothing. `device`: the device whose memory it must be in; null: not known. `shape`:
-// the sizes that it must have, -1 for any size. `dtype`: the type that it must have; 0: any.
+// Returns what is wrong with a tensor; "" if nothing is. `device`: the device whose memory it must be in; null: not
+// known. `shape`: the sizes that it must have, -1 for any size. `dtype`: the type that it must have; 0: any.
 std::string tensor_problem(const Device* device, const mortise_tensor* tensor, std::span<const std::int64_t> shape = {},
                            std::int32_t dtype = 0);
 // Throws a Breach that blames the caller if the tensor has a tensor_problem().

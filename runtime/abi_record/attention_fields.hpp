@@ -46,11 +46,11 @@ void visit(Visitor& v, mortise_batch& batch) {
   v.array("group_seqs", batch.group_seqs, batch.group_offsets[groups]);
 }
 
-// Bytes as digits, and back. read_bytes throws an Error unless there are `size` bytes.
+// Write bytes as hexadecimal digits, and read them back. read_bytes throws an Error unless there are `size` bytes.
 nlohmann::json bytes_text(std::span<const std::byte> bytes);
 std::vector<std::byte> read_bytes(const nlohmann::json& json, const char* name, std::uint64_t size);
 
-// The numbers of a tensor in host memory, dense and row-major.
+// Returns the numbers of a tensor in host memory, dense and row-major.
 std::vector<std::byte> dense_bytes(const mortise_tensor& tensor);
 
 }  // namespace mortise::abi_record

@@ -63,7 +63,7 @@ json rope_rows(const mortise_rope* rope, const mortise_batch& batch) {
           {"sin", rows_of(rope->sin)}};
 }
 
-// nullopt: the device does not tell what the weight holds.
+// Returns what the weight holds; nullopt if the device does not tell.
 std::optional<json> norm_weight(const mortise_step& step, const mortise_weight* weight) {
   if (weight == nullptr) return json();
   std::int64_t n = 0;

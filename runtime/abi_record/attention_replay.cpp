@@ -134,7 +134,7 @@ AttentionReplay::Heads AttentionReplay::heads_of(const json& in, const char* nam
           dims_.head_dim, dtype};
 }
 
-// The whole table, with the recorded rows at the positions of the batch.
+// Returns the whole table, with the recorded rows at the positions of the batch.
 std::vector<float> AttentionReplay::rope_table(const json& in, const char* name, std::int32_t half) const {
   const std::int64_t rows = batch_.num_tokens;
   const std::vector<std::byte> bytes =

@@ -30,7 +30,7 @@ class AttentionReplay {
   AttentionReplay(const AttentionReplay&) = delete;
   AttentionReplay& operator=(const AttentionReplay&) = delete;
 
-  // Whether the attention must be active for this function.
+  // Returns whether the attention must be active for this function.
   static bool is_step(const std::string& function);
   // Makes a call of the attention's table.
   CallOutput make(conformance::Part& part, const std::string& function, const nlohmann::json& in);
@@ -57,14 +57,14 @@ class AttentionReplay {
 
   const PartInstance& device_;
   const conformance::DeviceAccess access_;
-  conformance::ReadOnlyCopies bound_;  // lives until the attention is destroyed, with the next two
+  conformance::ReadOnlyCopies bound_;  // lives until the attention is destroyed, as do the next two
   mortise_model_dims dims_{};
   void* kv_ = nullptr;
   std::uint64_t bytes_per_block_ = 0;
   std::unique_ptr<conformance::ReadOnlyCopies> planned_;  // the arrays of the step
   mortise_batch batch_{};
   mortise_step step_{};
-  std::map<std::string, mortise_weight*> weights_;  // by their digits
+  std::map<std::string, mortise_weight*> weights_;  // by the digits of their bytes
 };
 
 }  // namespace mortise::abi_record

@@ -215,7 +215,7 @@ mortise_status propose(mortise_proposer* handle, const mortise_step* step, const
   const auto& table = self->table<mortise_proposer_table>();
   if (!self->is_recorded) return table.propose(handle, step, args, error);
   if (args->distributions != nullptr) return refuse_call(error, "--record-abi does not record draft distributions");
-  mortise_step none{};  // as in a replay
+  mortise_step none{};  // as a replay passes it
   none.struct_size = sizeof none;
   const auto in = [&] {
     json in = to_json(*args);

@@ -19,7 +19,7 @@ class CallRecorder {
   explicit CallRecorder(const std::string& target);
   ~CallRecorder();
 
-  // The component to open in the place of `component`: one that records, if it is the wanted part, otherwise
+  // Returns the component to open in the place of `component`: one that records, if it is the wanted part, otherwise
   // `component` itself. It lives as long as this. Throws an Error if the wanted part cannot be recorded.
   const Component& component(const Component& component);
 

@@ -31,7 +31,7 @@ constexpr std::int32_t kUnwritten = -1;  // outputs are filled with it before a 
 class RecordLines {
  public:
   RecordLines(std::istream& file, std::string name) : name_(std::move(name)), file_(file) {}
-  // nullopt at the end.
+  // Returns the next line; nullopt at the end.
   std::optional<json> next() {
     std::string line;
     ++number_;
@@ -87,7 +87,8 @@ struct FreedBlocks {
   }
 };
 
-// The first of `candidates` that computes in host memory and that the attention serves, active; null: there is none.
+// Returns the first of `candidates` that computes in host memory and that the attention serves, active; null: there is
+// none.
 std::shared_ptr<const PartInstance> open_device(const Component& attention,
                                                 const std::vector<const Component*>& candidates) {
   for (const Component* candidate : candidates) {
@@ -103,7 +104,8 @@ std::shared_ptr<const PartInstance> open_device(const Component& attention,
   return nullptr;
 }
 
-// The device for the replay of an attention: one of the plugin file, or `cpu`. Throws an Error if there is none.
+// Returns the device for the replay of an attention: one of the plugin file, or `cpu`. Throws an Error if there is
+// none.
 std::shared_ptr<const PartInstance> device_for(const Component& attention, const PluginFile& file) {
   std::vector<const Component*> own;
   for (const Component& component : file.components) own.push_back(&component);
@@ -121,8 +123,8 @@ class Replayed {
     attention_ = std::make_unique<AttentionReplay>(*device_);
   }
 
-  // Makes the call of the line; `was` is the recorded output, for callbacks. Returns the status and the outputs as a
-  // record has them.
+  // Makes the call of the line. `was` is the recorded output; callbacks answer from it. Returns the status and the
+  // outputs as a record has them.
   std::pair<mortise_status, json> make(const std::string& function, const json& in, const json& was) {
     if (function == "create") return create(in);
     if (!part_) fail("'{}' comes before 'create'", function);
@@ -294,12 +296,12 @@ class Replayed {
   const Component& component_;
   ReadOnlyCopies bound_;  // lives until destroy
   mortise_model_dims target_{};
-  std::shared_ptr<const PartInstance> device_;  // of an attention, with the next one
+  std::shared_ptr<const PartInstance> device_;  // only for an attention, as is the next one
   std::unique_ptr<AttentionReplay> attention_;
   std::unique_ptr<Part> part_;
 };
 
-// "/seqs/0 is 1, was 0", for the first place where two outputs differ.
+// Returns "/seqs/0 is 1, was 0" for the first place where two outputs differ.
 std::string first_difference(const json& was, const json& is) {
   const json patch = json::diff(was, is);
   const json::json_pointer place(patch[0]["path"].get<std::string>());

@@ -19,7 +19,7 @@ struct CallDifference {
 };
 
 struct CallReplay {
-  std::int64_t num_calls = 0;  // that were made
+  std::int64_t num_calls = 0;  // calls that were made
   bool ends_in_call = false;   // the recorded program ended in the last call
   std::optional<CallDifference> difference;
 };

@@ -19,7 +19,7 @@ namespace mortise::abi_record {
 inline constexpr int kFormat = 1;                    // of the record
 inline constexpr std::int64_t kMaxLength = 1 << 24;  // elements of one array
 
-// A number in a record. Floats are written as their bits, because a record must keep NaN and infinities.
+// Returns a number as a record has it. Floats are written as their bits, because a record must keep NaN and infinities.
 template <typename T>
 nlohmann::json number(T value) {
   if constexpr (std::is_same_v<T, float>) {
@@ -31,7 +31,7 @@ nlohmann::json number(T value) {
   }
 }
 
-// Reads a number; throws an Error unless it is an integer of the range of T.
+// Reads a number. Throws an Error unless it is an integer within the range of T.
 template <typename T>
 T read_number(const nlohmann::json& json, const char* name) {
   if constexpr (std::is_same_v<T, float>) {
@@ -161,7 +161,7 @@ void visit(Visitor& v, mortise_schedule_view& view) {
   v.array("cached_free_shared", view.cached_free_shared, n);
 }
 
-// Without the token arrays, which are lists of lists.
+// Visits all fields but the token arrays, which are lists of lists.
 template <typename Visitor>
 void visit(Visitor& v, mortise_schedule_events& events) {
   v.scalar("num_events", events.num_events);
@@ -174,7 +174,7 @@ void visit(Visitor& v, mortise_schedule_events& events) {
   v.array("groups", events.groups, n);
 }
 
-// Without `hidden`: a recorded proposer does not get it.
+// Visits all fields but `hidden`, which a recorded proposer does not get.
 template <typename Visitor>
 void visit(Visitor& v, mortise_observation& seen) {
   v.scalar("num_seqs", seen.num_seqs);
@@ -196,8 +196,8 @@ void visit(Visitor& v, mortise_observation& seen) {
   v.array("first_positions", seen.first_positions, n);
 }
 
-// Without the outputs, which a replay computes again, and without `distributions`: CallRecorder refuses a call that has
-// them.
+// Visits all fields but the outputs, which a replay computes again, and `distributions`: CallRecorder refuses a call
+// that has them.
 template <typename Visitor>
 void visit(Visitor& v, mortise_proposal_args& args) {
   v.scalar("num_seqs", args.num_seqs);
@@ -230,9 +230,9 @@ Struct from_json(const nlohmann::json& json, conformance::ReadOnlyCopies& copies
   return read;
 }
 
-// The outputs of a plan. Counts are kept as they are, arrays as far as the host's memory goes.
+// Returns the outputs of a plan. Counts are kept as they are, arrays as far as the host's memory goes.
 nlohmann::json plan_output(const mortise_schedule_plan& plan, std::int32_t num_seqs);
-// The outputs of a proposal: for each sequence its drafts, and their parents if the proposer gives trees.
+// Returns the outputs of a proposal: for each sequence its drafts, and their parents if the proposer gives trees.
 nlohmann::json proposal_output(const mortise_proposal_args& args);
 
 }  // namespace mortise::abi_record

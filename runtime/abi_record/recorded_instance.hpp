@@ -20,8 +20,8 @@ namespace mortise::abi_record {
 
 using nlohmann::json;
 
-// The file. Invariant: until writing fails, the file ends with a whole line between calls. Used by one thread at a
-// time: the thread that runs steps, or the one that opens and closes parts.
+// The file of a record. Invariant: until writing fails, the file ends with a whole line between calls. Used by one
+// thread at a time: the thread that runs steps, or the one that opens and closes parts.
 class CallLog {
  public:
   explicit CallLog(std::string path) : path_(std::move(path)), file_(path_, std::ios::trunc) {
@@ -34,7 +34,7 @@ class CallLog {
     has_failed_ = true;
     spdlog::error("--record-abi {}: can no longer be written; the record ends here", path_);
   }
-  // True for the first instance that asks, which is the recorded one.
+  // Returns true for the first instance that asks, which is the recorded one.
   bool take_first() { return !std::exchange(is_taken_, true); }
   void begin(const char* function, json in) {
     write({{"call", ++number_}, {"function", function}, {"in", std::move(in)}});
@@ -64,7 +64,7 @@ struct RecordedComponent {
   mortise_attention_table attention{};
 };
 
-// An instance of such a component. Used by one thread at a time, as the instance is.
+// An instance of a RecordedComponent. Used by one thread at a time, as the instance is.
 struct RecordedInstance {
   struct Host : mortise_host {
     RecordedInstance* self;
@@ -73,7 +73,7 @@ struct RecordedInstance {
   explicit RecordedInstance(RecordedComponent& component) : part(component), is_recorded(component.log.take_first()) {}
 
   RecordedComponent& part;
-  const bool is_recorded;  // false: there was one before
+  const bool is_recorded;  // false: another instance was recorded before
   void* handle = nullptr;
   const mortise_host* real_host = nullptr;
   Host host{};
@@ -88,17 +88,17 @@ struct RecordedInstance {
   const mortise_component& abi() const { return *part.real.abi; }
 };
 
-// The live instances, by handle.
+// Returns the live instances, by handle.
 InstanceStates<RecordedInstance>& instances();
 inline std::shared_ptr<RecordedInstance> instance_of(const void* handle) {
   return instances().find(handle);
 }
 
-// Writes why a call is not made.
+// Writes into `error` why a call is not made.
 mortise_status refuse_call(mortise_error* error, const std::string& text);
 
-// Makes one call. `in` and `out` give what is written. A part that needs an extension of the host cannot run from a
-// record, so its call fails.
+// Makes one call. `in` and `out` return what the record gets. A part that needs an extension of the host cannot run
+// from a record, so its call fails.
 template <typename In, typename Body, typename Out>
 mortise_status recorded(RecordedInstance& self, const char* function, mortise_error* error, In&& in, Body&& body,
                         Out&& out) {
@@ -117,7 +117,7 @@ inline json nothing() {
   return json::object();
 }
 
-// The table of a recorded attention.
+// Returns the table of a recorded attention.
 mortise_attention_table recorded_attention();
 
 }  // namespace mortise::abi_record
