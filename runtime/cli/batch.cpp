@@ -103,7 +103,7 @@ LinesCommand::Result read_result(const Json& result) {
   read.failed = response.is_null() || response.at("status_code") != 200;
   if (read.failed) return read;
   const Json& body = response.at("body");
-  if (body.contains("created")) read.created = body.at("created").get<std::int64_t>();  // decisions have none
+  if (body.contains("created")) read.created = body.at("created").get<std::int64_t>();  // decisions have no time
   read.system_fingerprint = body.at("system_fingerprint").get<std::string>();
   return read;
 }

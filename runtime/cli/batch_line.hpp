@@ -7,8 +7,8 @@
 
 namespace mortise {
 
-// Like StartLine. The result is a line of the output file without its line end. `client_id` marks its requests for
-// observers of the engine; may be "".
+// Implements StartLine. The result is a line of the output file without its line end. `client_id` marks its requests
+// for observers of the engine, and may be "".
 std::size_t start_batch_line(const LinesRun& run, const InputLine& line, const FinishLine& finish,
                              const std::string& client_id);
 

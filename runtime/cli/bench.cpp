@@ -1,4 +1,4 @@
-// mortise bench: named scenarios; each figure is shown beside its floor from the same run (runtime/bench_command,
+// mortise bench: runs named scenarios, and shows each figure beside its floor from the same run (runtime/bench_command,
 // docs/performance.md).
 #include <fmt/ranges.h>
 #include <CLI/CLI.hpp>

@@ -95,7 +95,8 @@ void print_difference(const Chosen& chosen, const Bisection& found) {
   std::cout << fmt::format("results            {}\n", found.results.first.value_or("equal in this run")) << std::flush;
 }
 
-// Prints which parts are to blame: exchanging them brings the difference, or else exchanging them back removes it.
+// Prints which parts are to blame. Exchanging them brings the difference, or if no exchange does, exchanging them back
+// removes it.
 void print_exchanges(const Bisection& found) {
   std::vector<std::string> guilty;
   bool back = false, impossible = false;

@@ -112,7 +112,7 @@ std::string CallerMarks::marked(const std::string& text) const {
 SegmentedText CallerMarks::segments(const std::string& text) const {
   if (!tokenizer::is_valid_utf8(text)) fail_cut();
   SegmentedText segments;
-  std::size_t done = 0, depth = 0;  // a function may put one text inside of another
+  std::size_t done = 0, depth = 0;  // the function may put one text inside another
   for (std::size_t begin = text.find(begin_), end = text.find(end_); begin != text.npos || end != text.npos;) {
     const std::size_t at = std::min(begin, end);
     if (at > done) segments.push_back({text.substr(done, at - done), depth == 0});

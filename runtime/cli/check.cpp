@@ -63,7 +63,7 @@ std::uint64_t check_attention(const PipelineDescription& pipeline, const PartIns
   return blocks * layout.bytes_per_block;
 }
 
-// The total memory of the device; nullopt if it does not know that before it is active.
+// Returns the total memory of the device; nullopt if it does not know that before it is active.
 std::optional<std::uint64_t> memory_of(const PartInstance& device) {
   std::uint64_t free_bytes = 0, total_bytes = 0;
   const auto* table = device.table<mortise_device_table>();
@@ -81,8 +81,8 @@ mortise_model_dims dims_of(const PartInstance& model) {
 }
 
 // Checks a draft model that one of the pipeline's model plugins accepts: the device must compute in its type, and the
-// attention must serve its heads. Does nothing for another checkpoint: it may be in the proposer's own format, or a
-// start finds a plugin for it among all that are installed.
+// attention must serve its heads. Does nothing for another checkpoint, which may be in the proposer's own format, or
+// for which a start may find a plugin among all that are installed.
 void check_draft_model(const PipelineDescription& pipeline, const PartInstance& device, const nlohmann::json& options,
                        const Checkpoint& checkpoint) {
   CreateContext context;
@@ -123,7 +123,7 @@ void check_draft_checkpoint(const PipelineDescription& pipeline, const PartInsta
   }
 }
 
-// An unsupported template is only a warning, because everything except chats works.
+// An unsupported template only gives a warning, because everything except chats works.
 void check_chat_template(const Tokenizer& tokenizer) {
   try {
     checkpoint_template(tokenizer);
@@ -186,7 +186,7 @@ void check_pipeline(const PipelineDescription& pipeline, bool has_own_chat) {
   }
 }
 
-// Checks the script's functions, which have not run.
+// Checks the variables of the script's functions, which have not run yet.
 void check_variables(const PipelineScript& script, const PluginCatalog& catalog) {
   const std::vector<std::string> unknown = script.unknown_variables(catalog);
   if (unknown.empty()) return;

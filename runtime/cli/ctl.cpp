@@ -33,7 +33,7 @@ std::string admin_key(const CtlOptions& options) {
   return environment::read(environment::kAdminKey).value_or("");
 }
 
-// The message in an error's body, if it has OpenAI's form; otherwise the body.
+// Returns the message in an error's body, if it has OpenAI's form; otherwise the body.
 std::string error_text(const std::string& body) {
   const std::optional<nlohmann::json> json = find_json(body);
   if (!json || !json->is_object() || !json->contains("error")) return body;

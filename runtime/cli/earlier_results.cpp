@@ -20,7 +20,7 @@ constexpr const char* kWhatToDo = "give the input that made it, another -o, or -
 LinesCommand::Result read_result(const LinesCommand& command, const InputLines& results, const InputLine& result) {
   try {
     return command.read_result(parse_json_line(result, results.max_line_bytes()));
-  } catch (const std::exception& error) {  // also nlohmann's exceptions: this program did not write the line
+  } catch (const std::exception& error) {  // also nlohmann's exceptions, because this program did not write the line
     fail("{}: line {} is damaged ({}); {}", results.name(), result.number, error.what(), kWhatToDo);
   }
 }

@@ -18,7 +18,7 @@ struct EarlierResults {
   std::uint64_t output_bytes = 0;  // of whole lines; the earlier run may have been killed within a line after them
   bool complete = false;           // every input line has a result
   std::optional<std::int64_t> created;
-  // By system_fingerprint of a result: the body of a request that gave it.
+  // For each system_fingerprint of a result, the body of a request that gave it.
   std::map<std::string, nlohmann::json> fingerprints;
 };
 

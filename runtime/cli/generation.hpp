@@ -14,7 +14,7 @@ struct Generation {
   std::string text;
   std::vector<TokenInfo> tokens;
   Delta last;                // finish, seed, usage
-  double first_token_s = 0;  // after submission
+  double first_token_s = 0;  // from submission on
   double total_s = 0;
 };
 
@@ -26,7 +26,7 @@ std::vector<Generation> generate_choices(Engine& engine, Request request,
 // The same for a request with one choice.
 Generation generate(Engine& engine, Request request, const std::function<void(const Delta&)>& on_news);
 
-// "42 tokens, 135.5 tokens/s; first after 12.0 ms; prompt 7 tokens; stop; seed 5" for standard error.
+// Returns a line for standard error: "42 tokens, 135.5 tokens/s; first after 12.0 ms; prompt 7 tokens; stop; seed 5".
 std::string describe(const Generation& generation);
 
 }  // namespace mortise

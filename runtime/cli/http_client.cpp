@@ -75,7 +75,7 @@ asio::ssl::context trusted(const std::string& ca_file) {
   return tls;
 }
 
-// Fails at once if the server sends nothing for this long.
+// Makes the stream fail if the server sends nothing for this long.
 void be_patient(beast::tcp_stream& stream, std::chrono::seconds patience) {
   if (patience.count() > 0) {
     stream.expires_after(patience);
@@ -104,7 +104,7 @@ asio::awaitable<void> shake_hands(asio::ssl::stream<beast::tcp_stream>& stream, 
   error_code error;
   SSL* const tls = stream.native_handle();
   asio::ip::make_address(address.host, error);
-  if (error) {  // the host is a name, not an address
+  if (error) {  // the host is a name and no address
     SSL_set_tlsext_host_name(tls, address.host.c_str());
     SSL_set1_host(tls, address.host.c_str());
   } else {

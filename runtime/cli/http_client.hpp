@@ -17,8 +17,8 @@ struct HttpQuestion {
   std::string path;     // "/admin/parts"
   std::string key;      // empty: no key is sent
   std::string body;
-  std::chrono::seconds patience{0};  // how long the server may send nothing, or less than
-                                     // 1 KiB/s; 0: as long as it likes
+  std::chrono::seconds patience{0};  // how long the server may send nothing, or less than ...
+                                     // ... 1 KiB/s; 0: as long as it likes
   std::uint64_t max_bytes = std::numeric_limits<std::uint64_t>::max();  // of the answer's body
 };
 
@@ -28,8 +28,8 @@ struct HttpReply {
   std::string location;  // of a redirection; empty: none is given
 };
 
-// Waits for the answer; follows no redirection. Throws an Error for an invalid url, and with kUnavailable if the server
-// cannot be reached, has the wrong certificate, does not answer, or sends too much.
+// Sends the request and waits for the answer. Follows no redirection. Throws an Error for an invalid url, and one with
+// kUnavailable if the server cannot be reached, has the wrong certificate, does not answer, or sends too much.
 HttpReply ask_http(const HttpQuestion& question);
 
 // Splits "https://example.org/a/b?c" into "https://example.org" and "/a/b?c".

@@ -36,7 +36,7 @@ InterruptGuard::InterruptGuard() {
     wake_input();
   };
   sigemptyset(&action.sa_mask);
-  action.sa_flags = SA_RESTART;  // waits for a person use poll(); no other call should be interrupted
+  action.sa_flags = SA_RESTART;  // only waits for a person should be interrupted, and they use poll()
   sigaction(SIGINT, &action, &previous_);
 }
 InterruptGuard::~InterruptGuard() {

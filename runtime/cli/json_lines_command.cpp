@@ -60,7 +60,7 @@ class LinesRunner {
     state_.bytes_total = in_.size();
 
     Session session(options_.session);
-    session.pipeline();  // so that a broken model is one error instead of one per line
+    session.pipeline();  // opened here, so that a broken model gives one error instead of one per line
     check_fingerprints(earlier, session, out_);
     const LinesRun lines{session, created(earlier), kMaxInputLineBytes, unknown_fields_};
     if (waiting_ && options_.overwrite) waiting_->discard();
@@ -76,7 +76,7 @@ class LinesRunner {
   }
 
  private:
-  // A continued run has the time of the run that it continues.
+  // Returns the time of the run; a continued run has that of the run that it continues.
   std::int64_t created(const EarlierResults& earlier) const {
     std::optional<std::int64_t> created = earlier.created;
     if (!created && waiting_ && !options_.overwrite) created = waiting_->created();

@@ -29,10 +29,9 @@ struct LinesRun {
 struct LinesCommand {
   const char* name;
   const char* description;
-  // Like StartLine.
+  // Implements StartLine.
   std::function<std::size_t(const LinesRun&, const InputLine&, FinishLine)> start;
-  // The beginning that every result of this line has, whatever follows. Distinguishes results of this line from all
-  // others.
+  // Returns the beginning that every result of this line has, and no result of another line.
   std::function<std::string(const InputLine&, std::size_t max_line_bytes)> result_begin;
   // A result that an earlier run wrote for a line.
   struct Result {
@@ -41,7 +40,7 @@ struct LinesCommand {
     std::optional<std::string> system_fingerprint;
   };
   std::function<Result(const nlohmann::json& result)> read_result;
-  // The body of a line's request, which determines its pipeline.
+  // Returns the body of a line's request, which determines its pipeline.
   std::function<nlohmann::json(const InputLine&, std::size_t max_line_bytes)> body;
 };
 

@@ -17,8 +17,8 @@ class KvEventPublishers {
  public:
   // What to do if another process has the ports.
   enum class PortsInUse {
-    kFail,  // add() throws
-    kWait,  // until listen(): this process takes over from the other one
+    kFail,  // add() throws an Error
+    kWait,  // waits until listen(), because this process takes over from the other one
   };
   // Without an endpoint in `options` nothing is published.
   KvEventPublishers(const KvEventOptions& options, PortsInUse in_use) : options_(options), in_use_(in_use) {}
@@ -26,7 +26,7 @@ class KvEventPublishers {
   // Returns the observer for the next model's engine; null: nothing is published. The publishers outlive the engine.
   // Throws an Error about the endpoint.
   KvObserver* add(const std::string& model, const EngineLimits& limits);
-  // For /status: the endpoints of a model's events; null: there are none.
+  // Returns the endpoints of a model's events for /status; null: there are none.
   nlohmann::json describe(std::size_t model) const;
 
   // Listens at ports that had to be waited for. If that fails, it is only logged: requests are served without events.

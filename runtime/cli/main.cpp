@@ -26,7 +26,8 @@
 namespace mortise {
 namespace {
 
-// Standard output is for results only. MORTISE_LOG: debug, info, warning (the default), error.
+// Sends the log to standard error, because standard output is for results only. MORTISE_LOG: debug, info, warning (the
+// default), error.
 void log_to_stderr() {
   auto logger = spdlog::stderr_color_mt("mortise");
   logger->set_pattern("mortise: %^%l%$: %v");
@@ -36,8 +37,8 @@ void log_to_stderr() {
 }
 
 // A file opened later would get a standard descriptor that the caller has closed: a checkpoint in place of standard
-// input, for instance. So a closed input becomes an empty one, and a closed output one that cannot be written, even as
-// /dev/stdout, so that no answer is lost silently.
+// input, for instance. So this opens an empty input in place of a closed one, and in place of a closed output one that
+// cannot be written, even as /dev/stdout. Then no answer is lost silently.
 void open_standard_descriptors() {
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(descriptor, F_GETFD) < 0) [[maybe_unused]]
@@ -45,7 +46,7 @@ void open_standard_descriptors() {
   }
 }
 
-// The only place that turns an error code into an exit code.
+// Turns an error code into an exit code. No other place does so.
 int exit_code_of(ErrorCode code) {
   switch (code) {
     case ErrorCode::kInvalid:
@@ -68,8 +69,8 @@ int report(int code, const char* text) {
   return code;
 }
 
-// MORTISE_CALL_LIMIT: the seconds after which a call into an active part is reported. For other calls it is ten times
-// as long.
+// Reads MORTISE_CALL_LIMIT, the seconds after which a call into an active part is reported. The limit of other calls is
+// ten times as long.
 CallLimits call_limits() {
   CallLimits limits;
   const std::optional<std::string> text = environment::read(environment::kCallLimit);
@@ -82,7 +83,7 @@ CallLimits call_limits() {
   return {seconds, 10 * seconds};
 }
 
-// The error for a first word that is not a sub-command; "" if it is one.
+// Returns the error for a first word that is not a sub-command; "" if the word is one.
 std::string unknown_command(const CLI::App& app, const std::string& word) {
   std::vector<std::string> names;
   for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
@@ -98,7 +99,7 @@ std::string unknown_command(const CLI::App& app, const std::string& word) {
                      join_names(names));
 }
 
-// The sub-command on the command line; the innermost one of several.
+// Returns the sub-command on the command line; if there are several, the innermost.
 const CLI::App& given_command(const CLI::App& app) {
   const CLI::App* command = &app;
   while (!command->get_subcommands().empty()) command = command->get_subcommands().front();
@@ -110,7 +111,7 @@ std::string full_name(const CLI::App& command) {
   return parent == nullptr ? command.get_name() : full_name(*parent) + " " + command.get_name();
 }
 
-// The problem with the command line, and where to find help.
+// Returns the problem with the command line, and where to find help.
 std::string usage_text(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
   if (std::string text = argc > 1 ? unknown_command(app, argv[1]) : ""; !text.empty()) return text;
   const CLI::App& command = given_command(app);
@@ -169,7 +170,7 @@ namespace {
 int guarded_run(int argc, char** argv) {
   try {
     mortise::open_standard_descriptors();
-    std::signal(SIGXFSZ, SIG_IGN);  // writing to a file that may not grow is then an error
+    std::signal(SIGXFSZ, SIG_IGN);  // then writing to a file that may not grow is an error
     mortise::log_to_stderr();
     mortise::name_plugins_that_end_the_process();
     return mortise::run(argc, argv);

@@ -26,7 +26,7 @@ class PipelineChat {
   // is logged, and each chat is refused with the reason, while everything else works.
   PipelineChat(const Tokenizer& tokenizer, const PipelineDescription& description, Script script);
 
-  // Throws an Error if the template fails or refuses the messages. Thread-safe if `script` is.
+  // Renders a chat. Throws an Error if the template fails or refuses the messages. Thread-safe if `script` is.
   ChatPrompt render(const ChatInput& input) const;
 
  private:

@@ -11,14 +11,14 @@
 
 namespace mortise {
 
-// The value of -p: the prompt itself, or "-" for all of `input` without one newline at its end.
+// Returns the value of -p: the prompt itself, or "-" for all of `input` without one newline at its end.
 std::string read_prompt(const std::string& value, std::istream& input);
 
-// The tokens of a text to be continued, with the special tokens that the tokenizer adds to a prompt.
+// Returns the tokens of a text to be continued, with the special tokens that the tokenizer adds to a prompt.
 std::vector<std::int32_t> text_prompt(const OpenPipeline& pipeline, const std::string& text);
 
-// The tokens of messages, rendered by the pipeline's chat template. Throws an Error if there is no template, or it
-// refuses the messages.
+// Returns the tokens of messages, rendered by the pipeline's chat template. Throws an Error if there is no template, or
+// it refuses the messages.
 std::vector<std::int32_t> chat_prompt(const OpenPipeline& pipeline, const nlohmann::json& messages);
 
 }  // namespace mortise

@@ -22,7 +22,8 @@
 namespace mortise {
 namespace {
 
-// Longer than batch's limit: a line of a log also has the results, up to three million log probabilities of 30 bytes.
+// This is more than batch's limit, because a line of a log also has the results: up to three million log probabilities
+// of 30 bytes.
 constexpr std::size_t kMaxLogLineBytes = std::size_t{256} << 20;
 constexpr std::uint64_t kMaxShown = 10;  // differences and errors printed; the others are only counted
 constexpr const char* kLabel = "mortise: replay: ";
@@ -94,7 +95,8 @@ class Replay {
         [this](const InputLine& line, const FinishLine& finish) { return start(line, finish); }, events);
   }
 
-  // An error in a header ends the replay. An error in a request is counted, and the others run.
+  // Starts the request of a line. An error in a header ends the replay. An error in a request is counted, and the
+  // others run.
   std::size_t start(const InputLine& line, const FinishLine& finish) {
     const auto refuse = [&](const char* what) {
       const std::lock_guard lock(mutex_);
@@ -177,7 +179,7 @@ class Replay {
     return num_choices;
   }
 
-  // Runs on a delivery thread.
+  // Called on a delivery thread.
   LineResult compare_with(const RecordedRequest& recorded, const std::vector<ChoiceResult>& choices,
                           const std::string& error) {
     RecordedRequest replayed;

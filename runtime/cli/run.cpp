@@ -29,7 +29,7 @@ struct RunOptions {
   bool print_script = false;
 };
 
-// Longer than most answers, but short enough to wait for.
+// This is longer than most answers, but short enough to wait for.
 constexpr std::int32_t kDefaultMaxTokens = 256;
 
 template <typename T>
@@ -95,7 +95,7 @@ nlohmann::ordered_json generation_json(const OpenPipeline& pipeline, const std::
   return json;
 }
 
-// One object, or a list of objects if there are several choices.
+// Prints one object, or a list of objects if there are several choices.
 void print_json(const OpenPipeline& pipeline, const std::string& prompt, const std::vector<Generation>& choices) {
   auto list = nlohmann::ordered_json::array();
   for (const Generation& choice : choices) list.push_back(generation_json(pipeline, prompt, choice));
@@ -143,8 +143,8 @@ int run_once(OpenPipeline& pipeline, const RunOptions& options, Request request)
   return exit_code;
 }
 
-// Returns the exit code that a script expects for its piped input: 1 if any entry failed, and that of Ctrl-C if it was
-// interrupted.
+// Returns the exit code that a script expects for its piped input: 1 if any entry failed, and that of Ctrl-C if the
+// dialogue was interrupted.
 int hold_dialogue(Session& session, const RunOptions& options, const SamplingParams& defaults) {
   switch (run_repl(session, options.sampling, defaults)) {
     case ReplEnd::kSomeFailed:

@@ -27,7 +27,7 @@ void read_line(const InputLine& line, std::size_t max_line_bytes, LineRequest& r
   request.id = id;
 }
 
-// The beginning of every result of a line.
+// Returns the beginning of every result of a line.
 OrderedJson head(const InputLine& line, const Json& id) {
   return {{"id", id}, {"index", line.number - 1}, {"request_id", "score-" + LineIdentity(line).hex}};
 }
@@ -43,7 +43,7 @@ std::string result_begin(const InputLine& line, std::size_t max_line_bytes) {
   return text;
 }
 
-// `status` as for an HTTP answer.
+// `status`: the status that an HTTP answer would have.
 std::string error_line(OrderedJson result, std::size_t number, int status, const std::string& why) {
   result["error"] = {{"message", fmt::format("line {}: {}", number, why)}, {"line", number}, {"status_code", status}};
   return dump_line(result);

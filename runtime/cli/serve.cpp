@@ -59,7 +59,7 @@ nlohmann::ordered_json fallback_event(const std::string& model, const FallbackNe
   return event;
 }
 
-// All engines drain at the same time, until the deadline.
+// Drains all engines at the same time, until the deadline.
 void drain_all(const Models& models, std::chrono::steady_clock::time_point deadline, AdminEvents& events) {
   using Seconds = std::chrono::duration<double>;
   const auto begin = std::chrono::steady_clock::now();
@@ -82,7 +82,7 @@ void drain_all(const Models& models, std::chrono::steady_clock::time_point deadl
               {"cut_off", any_cut.load()}});
 }
 
-// The keys in a file ("": none) and in an environment variable.
+// Returns the keys in a file ("": no file) and in an environment variable.
 std::vector<std::string> keys_of(const std::string& file, const char* variable) {
   std::vector<std::string> keys;
   if (!file.empty()) keys = read_api_keys(file);
@@ -93,8 +93,8 @@ std::vector<std::string> keys_of(const std::string& file, const char* variable) 
   return keys;
 }
 
-// Asks the running server for its listening socket; nullopt: there is none, and this process must listen itself. Called
-// after the model was loaded, so that a start that fails to load one has changed nothing.
+// Asks the running server for its listening socket; nullopt: there is no server, and this process must listen itself.
+// Called after the model was loaded, so that a start that fails to load one has changed nothing.
 std::optional<Takeover> take_over(const ServeOptions& options) {
   if (!options.takes_over) return std::nullopt;
   std::optional<Takeover> takeover = Takeover::ask(options.takeover_socket);
@@ -109,7 +109,7 @@ FileDescriptor listening_socket(std::optional<Takeover>& takeover, const ServerO
   return listener;
 }
 
-// Reads the script again, swaps the parts that differ, and records events. One reload at a time.
+// Reads the script again, swaps the parts that differ, and records events. Runs one reload at a time.
 class Reloading {
  public:
   Reloading(Session& session, ServedModels& models, AdminEvents& events)
@@ -164,7 +164,7 @@ void run_server(Server& server, const ServeOptions& options, const Models& model
   const auto serving = [&] {
     if (takeover) {
       add_event(takeover->serving(address));
-      socket.emplace(takeover->take_socket());  // the socket and its file now belong to this process
+      socket.emplace(takeover->take_socket());  // from now on the socket and its file belong to this process
     }
     kv_events.listen();
     if (socket) {

@@ -10,21 +10,22 @@
 
 namespace mortise {
 
-// Descriptions of parts, for display.
+// Returns descriptions of parts, for display.
 std::vector<ServedPart> served_parts(const std::vector<const Component*>& components);
 
 // Keeps the list of served models equal to the session's pipelines when a swap replaces one. Thread-safe as the
 // functions say. Invariant: a pipeline is replaced by one caller at a time.
 class ServedModels {
  public:
-  // Opens all pipelines. Session and publishers outlive this object. `max_waiting` as in ServedModel. Throws an Error.
+  // Opens all pipelines. Session and publishers outlive this object. `max_waiting` is that of ServedModel. Throws an
+  // Error.
   ServedModels(Session& session, const KvEventPublishers& kv_events, std::size_t max_waiting);
 
   const Models& models() const { return models_; }
-  // Null if another model has replaced it.
+  // Returns the model of the pipeline; null if another model has replaced it.
   ServedModelRef find(const OpenPipeline& pipeline) const;
-  // Makes `pipeline` run `next`. If that has another model, a second pipeline is opened; it gets all further requests,
-  // and the first one ends when its requests are answered. Throws an Error if the swap is refused, without changing
+  // Makes `pipeline` run `next`. If `next` has another model, opens a second pipeline, which gets all further requests;
+  // the first one ends when its requests are answered. Throws an Error if the swap is refused, without changing
   // anything. [any thread that may wait]
   ServedSwap swap(OpenPipeline& pipeline, const PipelineDescription& next, const SwapOptions& options);
 
@@ -35,7 +36,7 @@ class ServedModels {
   Session& session_;
   const KvEventPublishers& kv_events_;
   const std::size_t max_waiting_;
-  std::mutex replacing_;  // one replacement of a pipeline at a time
+  std::mutex replacing_;  // held while a pipeline is replaced
   Models models_;
 };
 

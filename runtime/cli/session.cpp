@@ -68,7 +68,7 @@ PipelineDescription OpenPipeline::try_change(const PartChange& change) {
 }
 
 void OpenPipeline::try_out(const TrialOrder& order) {
-  if (engine.health().state != EngineHealth::State::kOk) return;  // the swap itself reports the reason
+  if (engine.health().state != EngineHealth::State::kOk) return;  // the swap reports the reason
   const TrialOutcome outcome = try_parts(
       order, [this] { return engine.health().state != EngineHealth::State::kOk || InterruptGuard::interrupted(); });
   if (outcome.was_made) return;
@@ -108,7 +108,7 @@ void Session::close() {
   }
   closing_.notify_all();
   for (Leaving& one : leaving) one.thread.join();
-  open.clear();  // ends the engines, which write to record and trace until then
+  open.clear();  // ends the engines, which write to the record and the trace until they end
   const std::unique_ptr<Recorder> recorder = std::move(recorder_);
   const std::unique_ptr<TraceFile> trace = std::move(trace_);
   if (trace) trace->close();
@@ -135,7 +135,7 @@ std::optional<std::string> Session::end_trace() {
     }
     leaving.swap(leaving_);
   }
-  for (Leaving& one : leaving) one.thread.join();  // they write to the file until they end
+  for (Leaving& one : leaving) one.thread.join();  // replaced pipelines write to the file until they end
   const std::unique_ptr<TraceFile> trace = std::move(trace_);
   trace->close();
   return trace_path_;
@@ -239,7 +239,7 @@ void Session::replace(OpenPipeline& old, std::unique_ptr<OpenPipeline> next, std
 void Session::wait_for_end(Leaving& leaving, const std::weak_ptr<const void>& users) {
   constexpr auto kLook = std::chrono::milliseconds(50);
   {
-    std::unique_lock lock(open_mutex_);  // the pipeline is in the list when replace() releases the lock
+    std::unique_lock lock(open_mutex_);  // when replace() releases the lock, the pipeline is in the list
     while (!closes_ && (!users.expired() || num_reloading_ > 0)) closing_.wait_for(lock, kLook);
   }
   leaving.pipeline.reset();
@@ -252,7 +252,7 @@ std::vector<OpenPipeline*> Session::open_all() {
   return all;
 }
 
-// Keeps an open pipeline from being ended while it is read.
+// While this lives, no open pipeline is ended, because reload() reads it.
 class Session::ReloadingMark {
  public:
   explicit ReloadingMark(Session& session) : session_(session) { count(1); }

@@ -48,8 +48,8 @@ struct SessionOptions {
   // Gives the watcher for the requests of a pipeline when it is opened. The watcher must outlive the session. Empty: no
   // watcher. REQUIRES: nothing is recorded.
   std::function<RequestWatcher*(const std::string& pipeline, const Assembly& assembly)> watcher = {};
-  // Called when a part of the pipeline has failed and the part before it has come back, or could not. Must not wait.
-  // Must outlive the session. Empty: only the log reports it. [engine's thread]
+  // Called when a part of the pipeline has failed and the previous part has come back, or could not. It must not wait,
+  // and must outlive the session. Empty: only the log reports the failure. [engine's thread]
   std::function<void(const OpenPipeline& pipeline, const FallbackNews& news)> fallback_observer = {};
 };
 
@@ -63,8 +63,8 @@ void add_record_option(CLI::App& command, SessionOptions& options);
 struct OpenPipeline {
   OpenPipeline(const PipelineDescription& description, Session& session);
 
-  // The current description with the change. The parts are first tried in a separate process; its findings are thrown
-  // as an Error, and then nothing was opened here. Relative paths in the change are resolved against the working
+  // Returns the current description with the change. The parts are first tried in a separate process; its findings are
+  // thrown as an Error, and then nothing was opened here. Relative paths in the change are resolved against the working
   // folder. Throws an Error that names the wrong key, plugin or option. [any thread that may wait]
   PipelineDescription try_change(const PartChange& change);
   // Replaces serving parts; see Assembly::swap. [any thread but the engine's and a sink's]
@@ -82,7 +82,7 @@ struct OpenPipeline {
   void try_out(const TrialOrder& order);
 
   const Session& session_;
-  std::mutex trying_;  // one trial at a time
+  std::mutex trying_;  // held while parts are tried
 };
 
 // Owns the open pipelines of a script. Invariant: a pipeline in the list runs until replace() or close(). One thread
@@ -91,21 +91,21 @@ class Session {
  public:
   // Loads nothing yet. Throws an Error about the script, with file and line, or about a file that cannot be written.
   explicit Session(const SessionOptions& options);
-  ~Session();  // close(), logging errors
+  ~Session();  // calls close() and logs errors
 
   // Ends the engines and completes trace and log. Throws an Error if one of the files could not be written.
   void close();
 
   // Opens all pipelines; the default is the first.
   std::vector<OpenPipeline*> open_all();
-  // The default pipeline; the first call opens it.
+  // Returns the default pipeline; the first call opens it.
   OpenPipeline& pipeline() { return open(0); }
-  // The pipeline that a body's `model` names. With a single pipeline, or without the field, it is the default, since
-  // many clients send names that mean nothing here. Throws an Error that lists the names.
+  // Returns the pipeline that a body's `model` names. With a single pipeline, or without the field, it is the default,
+  // since many clients send names that mean nothing here. Throws an Error that lists the names.
   OpenPipeline& pipeline_for(const nlohmann::json& body);
-  // The name of that pipeline, without opening it.
+  // Returns the name of that pipeline, without opening it.
   const std::string& pipeline_name(const nlohmann::json& body) const;
-  // The pipeline of this name; if the script has only one, that pipeline. Throws an Error that lists the names.
+  // Returns the pipeline of this name; if the script has only one, that pipeline. Throws an Error that lists the names.
   OpenPipeline& pipeline_named(const std::string& name);
   // Throws an Error with kUnavailable if a required part of an open pipeline has failed, so that nothing runs any more.
   void check_health() const;
@@ -143,7 +143,7 @@ class Session {
   OpenPipeline& open(std::size_t index);
   std::vector<std::pair<std::size_t, OpenPipeline*>> all_open();
   void wait_for_end(Leaving& leaving, const std::weak_ptr<const void>& users);
-  // The description as it is opened here: with recorded components, and with the command's choice of populate.
+  // Returns the description as it is opened here: with recorded components, and with the command's choice of populate.
   PipelineDescription prepared(PipelineDescription description) const;
   std::size_t index_for(const nlohmann::json& body) const;
   std::string model_name(const std::string& pipeline, const Assembly& assembly) const;

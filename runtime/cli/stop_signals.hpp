@@ -16,7 +16,7 @@ class StopSignals {
   StopSignals& operator=(const StopSignals&) = delete;
 
   static bool received();
-  // The code with which a shell reports a program that a signal ended: 128 + the signal's number.
+  // Returns the code with which a shell reports a program that a signal ended: 128 + the signal's number.
   static int exit_code();
 
  private:

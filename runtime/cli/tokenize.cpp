@@ -1,5 +1,5 @@
-// runtime/cli/tokenize.cpp: `mortise tokenize MODEL_DIR` and `mortise detokenize MODEL_DIR`. JSON lines in, JSON lines
-// out: from a text to the list of its ids, as encode(add_special_tokens=False), and from a list of ids to their text.
+// runtime/cli/tokenize.cpp: `mortise tokenize MODEL_DIR` turns each text of JSON lines into the list of its ids, like
+// encode(add_special_tokens=False); `mortise detokenize MODEL_DIR` turns each list of ids into its text.
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <cstdio>

@@ -15,7 +15,7 @@ void add_trial_command(CLI::App& app) {
   command->callback([] {
     SharedPage page{FileDescriptor(kTrialDescriptor)};
     run_trial(page);
-    ::_exit(0);  // the result is in the page; no further code of a plugin must run
+    ::_exit(0);  // the page has the result, and no further code of a plugin may run
   });
 }
 

@@ -25,7 +25,7 @@ namespace {
 using Json = nlohmann::json;
 using OrderedJson = nlohmann::ordered_json;
 
-// A line of a log also has the results.
+// The limit is high because a line of a log also has the results.
 constexpr std::size_t kMaxLineBytes = std::size_t{256} << 20;
 constexpr std::size_t kTokensAround = 12;  // tokens of text shown before a difference
 constexpr std::size_t kTokensBehind = 6;
@@ -97,13 +97,13 @@ class Verifier::Run {
 
   // Returns false if a signal stopped the run.
   bool run(const Take& take) {
-    session_->pipeline();  // so that a broken model is one error instead of one per line
+    session_->pipeline();  // opened here, so that a broken model gives one error instead of one per line
     state_.bytes_total = in_.size();
     const LinesRun lines{*session_, /*created=*/0, kMaxInputLineBytes, unknown_fields_};
     const StopSignals signals;
     OrderedLinesEvents events;
     events.write = [&](const InputLine& line, const LineResult& result) {
-      if (result.failed) session_->check_health();  // without an answer, because the pipeline has failed
+      if (result.failed) session_->check_health();  // there is no answer, because the pipeline has failed
       ++state_.num_lines;
       state_.num_failed += result.failed ? 1 : 0;
       state_.num_tokens += result.num_tokens;

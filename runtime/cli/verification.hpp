@@ -25,7 +25,7 @@ struct VerifyOptions {
 struct LineDifference {
   std::size_t line = 0;  // in the input, from 1
   std::string custom_id;
-  std::size_t request = 0, num_requests = 0;  // in the line: a body may have several prompts
+  std::size_t request = 0, num_requests = 0;  // of the line; a body may have several prompts
   std::string what;                           // choice, position, tokens, log probabilities with their bits
   std::optional<DifferencePlace> place;
   std::string before, old_text, new_text;  // around a difference in generated tokens; otherwise empty
@@ -38,7 +38,7 @@ struct Verification {
   std::uint64_t num_failed = 0;                    // lines that both pipelines refuse with the same text
   std::uint64_t num_tokens = 0, num_logprobs = 0;
   std::optional<LineDifference> first;
-  bool stopped = false;  // a signal stopped it: the rest was not compared
+  bool stopped = false;  // a signal stopped the run: the rest was not compared
 
   bool same_numerics() const;
 };

@@ -11,7 +11,7 @@ namespace mortise {
 
 void add_verify_options(CLI::App& command, VerifyOptions& options);
 
-// Prints to standard output: the numerics ids of the pipeline that was opened last; the summary with the first
+// These print to standard output: the numerics ids of the pipeline that was opened last, and the summary with the first
 // difference.
 void print_numerics(const Verification& result);
 void print_verification(const Verification& result);

@@ -52,7 +52,7 @@ std::optional<LineResult> WaitingResults::find(const LinesRun& run, const InputL
   bool is_of_line = result.text.starts_with(command_.result_begin(line, run.max_line_bytes));
   try {
     if (is_of_line) read = command_.read_result(parse_json_line(result, kMaxOutputLineBytes));
-  } catch (const std::exception&) {  // damaged; includes nlohmann's exceptions
+  } catch (const std::exception&) {  // the file is damaged; includes nlohmann's exceptions
     is_of_line = false;
   }
   if (!is_of_line) {

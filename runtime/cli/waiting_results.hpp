@@ -19,10 +19,10 @@ namespace mortise {
 // that its number names, unchanged.
 class WaitingResults {
  public:
-  // Throws an Error if the file is of another kind, or another command's.
+  // Throws an Error if the file is of another kind, or belongs to another command.
   WaitingResults(const LinesCommand& command, const std::string& output);
 
-  // The `created` of the waiting results.
+  // Returns the `created` of the waiting results.
   std::optional<std::int64_t> created() const;
   // Uses the waiting results if they belong to the earlier results; otherwise discards them. Throws an Error if the
   // session's pipeline is not the one that gave the results. `created` is that of this run.
@@ -30,12 +30,12 @@ class WaitingResults {
   // Drops all waiting results: every line was written or will run again.
   void discard() { lines_.remove(); }
 
-  // The waiting result of the line, if there is one. If the line has changed since, its result is dropped. Throws an
-  // Error if the line's pipeline is not the one that gave the result.
+  // Returns the waiting result of the line, if there is one. If the line has changed since, its result is dropped.
+  // Throws an Error if the line's pipeline is not the one that gave the result.
   std::optional<LineResult> find(const LinesRun& run, const InputLine& line);
 
   WaitingLines& lines() { return lines_; }
-  // Says what was discarded and why; empty: nothing was.
+  // Returns what was discarded and why; empty if nothing was.
   std::string discarded() const;
 
  private:

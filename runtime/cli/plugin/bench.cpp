@@ -1,4 +1,4 @@
-// runtime/cli/plugin/bench.cpp: `mortise plugin bench FILE`: a plugin beside the built-in part of its kind.
+// runtime/cli/plugin/bench.cpp: `mortise plugin bench FILE`: measures a plugin beside the built-in part of its kind.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>

@@ -13,11 +13,11 @@ namespace {
 constexpr const char* kEraseCaseLine = "\r\x1b[K";
 
 void write_to_terminal(const std::string& text) {
-  // A terminal that was closed does not end the check.
+  // Ignores a failure, because a terminal that was closed must not end the check.
   if (::write(STDERR_FILENO, text.data(), text.size()) < 0) return;
 }
 
-// A line that the terminal wraps could not be erased.
+// Returns the most columns of the line, because a line that the terminal wraps could not be erased.
 std::size_t widest_line() {
   winsize size{};
   return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col - 1u : 79;

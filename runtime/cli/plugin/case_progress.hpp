@@ -14,7 +14,7 @@ class CaseProgress {
   CaseProgress(const CaseProgress&) = delete;
   CaseProgress& operator=(const CaseProgress&) = delete;
 
-  // Events that show each case when it begins; they refer to this.
+  // Returns events that show each case when it begins. They refer to this object.
   conformance::SuiteEvents events();
   // Call it before other text goes to the terminal.
   void erase();

@@ -1,4 +1,4 @@
-// runtime/cli/plugin/check.cpp: `mortise plugin check FILE`: the conformance suite.
+// runtime/cli/plugin/check.cpp: `mortise plugin check FILE`: runs the conformance suite.
 #include <CLI/CLI.hpp>
 #include <cstdlib>
 #include <filesystem>

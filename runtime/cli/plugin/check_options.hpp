@@ -7,7 +7,7 @@
 
 namespace mortise {
 
-// The options of a component, from the JSON object of --options. Throws an Error if `text` is none.
+// Returns the options of a component, from the JSON object of --options. Throws an Error if `text` is none.
 nlohmann::json read_plugin_options(const std::string& text);
 
 // Throws an Error that names the command if `file` is no file.

@@ -1,5 +1,5 @@
-// runtime/cli/plugin/commands.hpp: the sub-commands of `mortise plugin`. As in cli/commands.hpp, each function adds
-// one.
+// runtime/cli/plugin/commands.hpp: the sub-commands of `mortise plugin`. Each function adds one, like those of
+// cli/commands.hpp.
 #pragma once
 
 #include <CLI/App.hpp>

@@ -9,10 +9,10 @@
 
 namespace mortise {
 
-// An instance with default options. Throws an Error if the device cannot be used on this machine.
+// Returns an instance with default options. Throws an Error if the device cannot be used on this machine.
 PartInstance open_device(const Component& component);
 
-// Pairs of a numerics id and the data type that it is for: {"cpu-bf16/1", "bf16"}.
+// Returns pairs of a numerics id and the data type that it is for: {"cpu-bf16/1", "bf16"}.
 std::vector<std::pair<std::string, const char*>> device_numerics(const PartInstance& device);
 
 }  // namespace mortise

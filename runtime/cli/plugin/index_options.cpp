@@ -21,7 +21,7 @@ std::string index_location(const IndexOptions& options) {
   std::string location = options.index;
   if (location.empty()) location = environment::read(environment::kPluginIndex).value_or("");
   if (location.empty()) fail("no index of plugins is named: give --index URL|FOLDER, or set MORTISE_PLUGIN_INDEX");
-  // The location may name the index file; its folder is meant.
+  // The location may also name the index file in place of its folder.
   const std::string file = std::string("/") + kIndexFile;
   if (location.ends_with(file)) location.resize(location.size() - file.size());
   return location;

@@ -10,7 +10,7 @@
 
 namespace mortise {
 
-// Refuses an empty argument, such as that of a variable of a script that is not set.
+// Refuses an empty argument, such as an unset variable of a script.
 extern const CLI::Validator kNotEmpty;
 
 struct IndexOptions {
@@ -20,7 +20,7 @@ struct IndexOptions {
 
 void add_index_options(CLI::App& command, IndexOptions& options);
 
-// Where the index is. Throws an Error if nobody said it: there is no index that is asked by default.
+// Returns where the index is. Throws an Error if the user did not say: there is no default index.
 std::string index_location(const IndexOptions& options);
 
 // Reads and parses index.json. Throws an Error that begins with its location.

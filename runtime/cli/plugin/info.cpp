@@ -36,7 +36,7 @@ void print_options(const OptionsSchema& schema) {
   }
 }
 
-// A device describes the machine only after it was opened.
+// Opens the device, because it describes the machine only then.
 void print_machine(const Component& component) {
   try {
     const PartInstance device = open_device(component);
@@ -72,7 +72,7 @@ bool names_file(const std::string& text) {
   return text.find('/') != std::string::npos || text.ends_with(".so");
 }
 
-// Runs none of the file's code. Its texts are a stranger's.
+// Runs none of the file's code. The file's texts come from a stranger.
 void show_manifest(const std::string& path) {
   std::vector<char> bytes;
   std::optional<ModuleManifest> manifest;

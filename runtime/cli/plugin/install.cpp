@@ -42,7 +42,7 @@ struct Verified {
   nlohmann::json check_options = nlohmann::json::object();
 };
 
-// A file whose hash the operator gave.
+// Takes a file whose hash the operator gave.
 Verified take_pinned(const InstallOptions& options) {
   Verified plugin;
   plugin.sha256 = options.sha256;
@@ -84,7 +84,7 @@ Verified take_signed(const std::string& location, const InstallOptions& options)
   }
 }
 
-// NAME, NAME@VERSION, or where an entry or a plugin file is.
+// Takes NAME, NAME@VERSION, or the location of an entry or of a plugin file.
 Verified take(const InstallOptions& options) {
   const std::string& wanted = options.wanted;
   if (wanted.ends_with(".json")) return take_signed(wanted, options);
@@ -111,7 +111,8 @@ Verified take(const InstallOptions& options) {
   return plugin;
 }
 
-// A plugin of this name in a folder that is searched earlier is found first, and the installed one never.
+// Refuses the name if a folder that is searched earlier has such a plugin, because the installed one would never be
+// found.
 void refuse_known_name(const std::string& name, const fs::path& folder) {
   std::vector<fs::path> folders = PluginCatalog::standard().folders();
   std::error_code error;

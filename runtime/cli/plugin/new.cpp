@@ -17,7 +17,8 @@ struct NewOptions {
   bool c = false;
 };
 
-// Where find_package finds the API of an installed program by itself; "" if it does, or if nothing is installed.
+// Returns where find_package finds the API of an installed program by itself; "" if it does, or if nothing is
+// installed.
 std::string prefix_hint() {
   const std::filesystem::path prefix = executable_folder().parent_path();
   std::error_code error;

@@ -19,7 +19,7 @@ PublishedCheck passed_check(const std::filesystem::path& file, const std::string
     if (finding.result.outcome == Outcome::kPassed) ++result.passed;
     if (finding.result.outcome == Outcome::kNotApplicable) ++result.not_applicable;
     if (finding.result.outcome != Outcome::kFailed) return;
-    // The first failure ends it: a plugin that hangs would need a minute for each case.
+    // The first failure ends the check, because a plugin that hangs would need a minute for each case.
     fail("{}: it does not pass the case {} of `mortise plugin check`: {:.300}", name, finding.rule->name,
          finding.result.text);
   };

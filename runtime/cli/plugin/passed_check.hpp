@@ -10,7 +10,7 @@
 namespace mortise {
 
 // Runs the conformance suite on the file and prints a line with its result. Throws an Error with the first case that
-// fails; `name` is the plugin's in that text. REQUIRES: this process has one thread.
+// fails, which calls the plugin `name`. REQUIRES: this process has one thread.
 PublishedCheck passed_check(const std::filesystem::path& file, const std::string& name, const std::string& level,
                             nlohmann::json options);
 

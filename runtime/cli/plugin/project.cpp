@@ -65,7 +65,7 @@ std::string read_text(const fs::path& file) {
   return {std::istreambuf_iterator<char>(stream), {}};
 }
 
-// Replaces each @WORD@ of `words`; what stands between other @ signs is left as it is.
+// Replaces each @WORD@ of `words`, and leaves text between other @ signs as it is.
 std::string replaced(std::string text, const Words& words) {
   for (const auto& [word, value] : words) {
     const std::string mark = "@" + word + "@";
@@ -76,7 +76,7 @@ std::string replaced(std::string text, const Words& words) {
   return text;
 }
 
-// Adds the templates of `folder`, by their paths in the project. Those of sub-folders too if `deep`.
+// Adds the templates of `folder`, by their paths in the project. If `deep`, also adds those of sub-folders.
 void read_templates(const fs::path& folder, bool deep, const Words& words, Texts& texts) {
   for (auto entry = fs::recursive_directory_iterator(folder); entry != fs::recursive_directory_iterator(); ++entry) {
     if (entry->is_directory()) {

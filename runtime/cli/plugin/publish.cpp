@@ -51,7 +51,7 @@ void publish_plugin(const PublishOptions& options) {
   }
   const std::string pem = read_whole_file(options.key, kMaxKeyBytes);
   try {
-    sign("", pem);  // a bad key is told before the check, which takes seconds
+    sign("", pem);  // so that a bad key is reported before the check, which takes seconds
   } catch (const Error& error) {
     fail("{}: {}", options.key, error.what());
   }
@@ -71,7 +71,7 @@ void publish_plugin(const PublishOptions& options) {
   entry.abi_minor = file.abi_minor;
   entry.platform = this_platform();
   for (const Component& component : file.components) {
-    refuse_built_in_name(options.file, component.name);  // of a file without a manifest
+    refuse_built_in_name(options.file, component.name);  // for files without a manifest
     entry.parts.push_back({component.name, component.kind, component.summary, numerics_of(component)});
   }
   fmt::print("published  {}\n", publish(options.index, std::move(entry), {bytes.data(), bytes.size()}, pem).string());

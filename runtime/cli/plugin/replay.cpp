@@ -1,4 +1,5 @@
-// runtime/cli/plugin/replay.cpp: `mortise plugin replay RECORD FILE`: the calls of --record-abi on a plugin file.
+// runtime/cli/plugin/replay.cpp: `mortise plugin replay RECORD FILE`: makes the calls that --record-abi recorded on a
+// plugin file.
 #include <CLI/CLI.hpp>
 #include <cstdlib>
 #include <memory>

@@ -25,7 +25,7 @@ bool is_redirection(unsigned status) {
   return status == 301 || status == 302 || status == 303 || status == 307 || status == 308;
 }
 
-// Where a redirection of `from` leads; `to` may lack the server, or the folder too.
+// Returns where a redirection of `from` leads; `to` may lack the server, or the folder too.
 std::string target(const std::string& from, const std::string& to) {
   if (is_url(to)) return to;
   if (to.starts_with("//")) return from.substr(0, from.find("//")) + to;

@@ -11,7 +11,7 @@ namespace mortise {
 // sends more than `limit` bytes, or if it sends nothing for 30 seconds.
 std::string read_source(const std::string& location, std::size_t limit, const std::string& ca_file);
 
-// The location of the file `name` in the folder, or beside the file, at `location`.
+// Return the location of the file `name` in the folder, or beside the file, at `location`.
 std::string inside(const std::string& location, const std::string& name);
 std::string beside(const std::string& location, const std::string& name);
 

@@ -1,4 +1,4 @@
-// runtime/cli/plugin/trust.cpp: `mortise plugin trust`: whose plugins `plugin install` takes.
+// runtime/cli/plugin/trust.cpp: `mortise plugin trust`: sets whose plugins `plugin install` takes.
 #include <CLI/CLI.hpp>
 #include <memory>
 

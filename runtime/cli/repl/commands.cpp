@@ -1,4 +1,4 @@
-// runtime/cli/repl/commands.cpp: the table of commands, and the short ones.
+// runtime/cli/repl/commands.cpp: the table of commands, and those commands that are short.
 #include <algorithm>
 
 #include "cli/repl/entry.hpp"
@@ -45,7 +45,7 @@ std::string num_messages(const Dialogue& dialogue) {
 void chat(ReplState& state, const std::string& rest) {
   if (rest == "clear") return clear(state, "");
   if (!rest.empty()) fail("/chat can be followed by 'clear' or nothing, got '{}'; /complete ends the chat", rest);
-  // Checked now, so that a missing template is reported before a message is typed.
+  // Checks for a template now, so that a missing one is reported before a message is typed.
   check_chat(state);
   state.dialogue.mode = Mode::kChat;
   state.console.say(
@@ -73,7 +73,7 @@ void stats(ReplState& state, const std::string& rest) {
   state.console.say(state.figures.text(pipeline.engine.stats(), pipeline.assembly.limits()));
 }
 
-// The file name in an argument, which may be quoted and begin with "~/".
+// Returns the file name in an argument, which may be quoted and begin with "~/".
 std::filesystem::path file_of(const std::string& rest) {
   std::string_view name = rest;
   if (name.size() >= 2 && (name.front() == '"' || name.front() == '\'') && name.front() == name.back()) {
@@ -255,7 +255,7 @@ constexpr Command kCommands[] = {
     {"/quit", "", "ends, as Ctrl-D does", "", Argument::kNone, quit},
 };
 
-// Values as they can be typed: a text without quotes, unless it would then mean something else.
+// Returns the option's values as a user can type them: a text without quotes, unless it would then mean something else.
 std::vector<std::string> value_texts(const Option& option) {
   std::vector<std::string> texts;
   for (const nlohmann::json& value : option.values) {

@@ -17,10 +17,10 @@ class Console {
 
   // Writes a piece of a completion as it comes. end_completion() ends its last line.
   void completion(std::string_view text);
-  // The same, with marks for drafts: shades if standard output is a terminal with colours and NO_COLOR is not set,
-  // otherwise brackets.
+  // Does the same and marks drafts: with shades if standard output is a terminal with colours and NO_COLOR is not set,
+  // otherwise with brackets.
   void completion(std::span<const MarkedText> pieces);
-  void say_legend();  // explains these marks
+  void say_legend();  // explains the marks of drafts
   void end_completion();
   // Writes lines. Adds a newline at the end if there is none.
   void say(std::string_view text);
@@ -32,8 +32,8 @@ class Console {
   bool has_shades_;
 };
 
-// `text` with control characters (except newline and tab) written as "^[", so that text of a model or a file cannot
-// control the terminal.
+// Returns `text` with control characters (except newline and tab) written as "^[", so that text of a model or a file
+// cannot control the terminal.
 std::string harmless(std::string_view text);
 
 }  // namespace mortise

@@ -168,10 +168,10 @@ void save_dialogue(const SavedDialogue& saved, const fs::path& file, bool overwr
   }
   if (!fs::is_regular_file(status)) fail("{}: is not a file; give a file to save to", file.string());
   if (!overwrite) fail("{}: exists already; /save! {} overwrites it", file.string(), file.string());
-  // Writes a new file beside the old one first, so that a full disk does not destroy the old one. A link stays a link.
+  // First writes a new file beside the old one, so that a full disk does not destroy the old one. A link stays a link.
   const fs::path target = fs::canonical(file, error);
   const fs::path fresh = target.string() + "." + std::to_string(::getpid());
-  ::unlink(fresh.c_str());  // left by a killed program with the same number
+  ::unlink(fresh.c_str());  // a killed program with the same process id may have left it
   if (!write_new(fresh, text) || ::rename(fresh.c_str(), target.c_str()) != 0) {
     const int reason = errno;
     ::unlink(fresh.c_str());

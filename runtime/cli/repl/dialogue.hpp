@@ -45,11 +45,11 @@ struct SavedDialogue {
 };
 
 std::string to_text(const SavedDialogue& saved);
-// Errors begin with `where`, the name of the file.
+// Parses the file's text. Errors begin with `where`, the name of the file.
 SavedDialogue parse_dialogue(const std::string& text, const std::string& where);
 
-// Throws an Error if the file exists and `overwrite` is false, or if it cannot be written. Then there is no file, or
-// the old one is unchanged.
+// Writes the file. Throws an Error if the file exists and `overwrite` is false, or if it cannot be written. Then there
+// is no file, or the old one is unchanged.
 void save_dialogue(const SavedDialogue& saved, const std::filesystem::path& file, bool overwrite);
 SavedDialogue load_dialogue(const std::filesystem::path& file);
 

@@ -41,7 +41,7 @@ bool is_script(const std::string& set) {
   return set.ends_with(".lua") || (!set.empty() && std::filesystem::is_directory(expand_home(set), unknown));
 }
 
-// The pipeline of the same name, if the script has several; otherwise its first.
+// Returns the pipeline of that name if the script has several, otherwise the script's first pipeline.
 PipelineDescription pipeline_of(const std::string& script, const std::string& name) {
   const std::string path = expand_home(script);
   const std::vector<PipelineDescription> all =
@@ -70,7 +70,7 @@ class OtherParts {
   ~OtherParts() {
     try {
       put_back();
-    } catch (const Error&) {  // call put_back() to learn of errors
+    } catch (const Error&) {  // a caller that wants errors calls put_back()
     }
   }
   OtherParts(const OtherParts&) = delete;
@@ -78,7 +78,7 @@ class OtherParts {
 
   const PipelineDescription& before() const { return before_; }
   void run(PipelineDescription parts) {
-    // One run must not read what the other one cached.
+    // The prefix cache is off, because one run must not read what the other one cached.
     parts.kv_cache.prefix_cache = false;
     pipeline_.assembly.swap(pipeline_.engine, parts);
   }
@@ -92,7 +92,7 @@ class OtherParts {
   const PipelineDescription before_;
 };
 
-// The request for these parts. If it chose a proposer that they do not have, the choice is dropped.
+// Returns the request for these parts. If it chose a proposer that they do not have, the choice is dropped.
 Request request_for(const Request& last, const PipelineDescription& parts) {
   Request request = last;
   request.logprobs = 0;
@@ -131,7 +131,7 @@ void compare(ReplState& state, const Generation& a, const Generation& b) {
 std::vector<std::string> split_sets(std::string_view text) {
   std::vector<std::string> sets;
   text = trimmed(text);
-  // The text may be a change as in /swap.
+  // The text may be a change in the form of /swap.
   const std::string_view first = text.substr(0, text.find_first_of(kSpace));
   const bool is_change = first.size() < text.size() && first.find_first_of("\"'./") == first.npos && first != "now";
   if (is_change) return {std::string(text)};

@@ -20,8 +20,8 @@ std::vector<std::string> split_sets(std::string_view text);
 // and quotes.
 std::vector<std::string> split_changes(std::string_view text);
 
-// The index of the first token at which the runs differ: another token, a log probability that differs in any bit, or
-// the end of only one run. nullopt: none.
+// Returns the index of the first token at which the runs differ: another token, a log probability that differs in any
+// bit, or the end of only one run. nullopt: none.
 std::optional<std::size_t> first_difference(std::span<const TokenInfo> a, std::span<const TokenInfo> b);
 
 }  // namespace mortise

@@ -7,7 +7,7 @@
 namespace mortise {
 namespace {
 
-// Black on green, cyan and yellow. These differ clearly in each palette, and do not depend on the terminal's
+// Returns black on green, cyan or yellow. These differ clearly in each palette, and do not depend on the terminal's
 // background.
 std::string_view colour_of(TokenOrigin origin) {
   switch (origin) {

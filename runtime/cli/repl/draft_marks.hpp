@@ -16,7 +16,7 @@ namespace mortise {
 
 // The origin of a token.
 enum class TokenOrigin {
-  kPlain,      // from the target, in a step without a draft for its place
+  kPlain,      // from the target, in a step that had no draft for its position
   kAccepted,   // drafted, and the target drew the same token
   kRecovered,  // from the target, where another token was drafted and rejected
   kBonus,      // from the target, after the last draft of a step that accepted all drafts
@@ -34,10 +34,10 @@ struct MarkedText {
 // deltas' text.
 class DraftMarks {
  public:
-  // For an answer to this prompt. `tokenizer` outlives this object.
+  // `prompt`: the prompt of the answer. `tokenizer` outlives this object.
   DraftMarks(const Tokenizer& tokenizer, bool skip_special_tokens, std::span<const std::int32_t> prompt);
 
-  // The pieces of the delta's text, in order and complete.
+  // Returns the pieces of the delta's text, in order and complete.
   // REQUIRES: all deltas are of one choice, in order.
   std::vector<MarkedText> add(const Delta& delta);
 
@@ -50,10 +50,10 @@ class DraftMarks {
   bool after_accepted_ = false;
 };
 
-// Pieces with control sequences for colours: dark letters on a background of the origin's colour, readable on any
-// terminal.
+// Returns the pieces with control sequences for colours: dark letters on a background of the origin's colour, which are
+// readable on any terminal.
 std::string shaded(std::span<const MarkedText> pieces);
-// Pieces with brackets, for output without colours: [accepted] <bonus> {in place of a rejected draft}.
+// Returns the pieces with brackets, for output without colours: [accepted] <bonus> {in place of a rejected draft}.
 std::string bracketed(std::span<const MarkedText> pieces);
 
 }  // namespace mortise

@@ -26,7 +26,7 @@ class EntryAssembler {
   // Takes a line without its newline. Returns the entry if the line completes one.
   std::optional<Entry> add(std::string_view line);
 
-  // Whether an entry has begun and is not complete.
+  // Returns whether an entry has begun and is not complete.
   bool is_open() const { return state_ != State::kEmpty; }
   bool in_block() const { return state_ == State::kBlock; }
   void clear();
@@ -42,10 +42,10 @@ class EntryAssembler {
 };
 
 bool is_blank(std::string_view text);
-// `text` without white space at both ends.
+// Returns `text` without white space at both ends.
 std::string_view trimmed(std::string_view text);
 
-// A single line (which may contain newlines) that gives this entry again, for the history.
+// Returns a single line (which may contain newlines) that gives this entry again, for the history.
 std::string as_one_line(const Entry& entry);
 
 }  // namespace mortise

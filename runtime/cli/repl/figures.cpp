@@ -76,7 +76,7 @@ std::string Figures::text(const EngineStats& stats, const EngineLimits& limits) 
       if (proposer.num_verified > 0) text += describe(proposer) + "\n" + acceptance_bars(proposer);
     }
     const std::vector<std::string> lines = describe(stats.speculation);
-    if (!lines.empty()) text += lines.back() + "\n";  // the time for verification
+    if (!lines.empty()) text += lines.back() + "\n";  // the last line is the time for verification
   }
   const std::uint64_t failures = stats.num_proposer_failures;
   if (failures > 0)

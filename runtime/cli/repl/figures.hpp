@@ -10,7 +10,7 @@
 
 namespace mortise {
 
-// Draws bars with the acceptance rate at each draft position, one line per position; empty if nothing was drafted.
+// Draws a bar for the acceptance rate at each draft position, one line per position. Empty if nothing was drafted.
 std::string acceptance_bars(const ProposerStats& stats);
 
 // Sums of the answers' times and tokens. Used by one thread. Invariant: last_ has a value exactly when all_ counts an

@@ -26,7 +26,7 @@ FileDescriptor open_file(const fs::path& path, int flags) {
   fail("{}: {}", path.string(), std::strerror(errno));
 }
 
-// The size of the file. Throws an Error if it is not a regular file.
+// Returns the size of the file. Throws an Error if it is not a regular file.
 std::size_t size_of(const FileDescriptor& file, const fs::path& path) {
   struct stat status {};
   if (::fstat(file.get(), &status) != 0) fail_errno(path);
@@ -43,7 +43,7 @@ void write_all(const FileDescriptor& file, std::string_view text, const fs::path
   }
 }
 
-// The last `limit` bytes of the file, from the beginning of a line on.
+// Returns the last `limit` bytes of the file, from the beginning of a line on.
 std::string read_tail(const FileDescriptor& file, std::size_t limit, const fs::path& path) {
   const std::size_t size = size_of(file, path);
   const std::size_t skipped = size > limit ? size - limit : 0;
@@ -68,7 +68,7 @@ std::string as_line(const std::string& entry) {
 void make_folders(const fs::path& folder) {
   if (folder.empty() || fs::exists(folder)) return;
   make_folders(folder.parent_path());
-  // Private, as the XDG specification requires.
+  // The folder is private, as the XDG specification requires.
   if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) fail_errno(folder);
 }
 
@@ -116,8 +116,8 @@ void HistoryFile::append(const std::string& entry) {
   ::fchmod(file.get(), 0600);  // an older file may have wider permissions
   char last = '\n';
   if (size > 0 && ::pread(file.get(), &last, 1, static_cast<off_t>(size - 1)) < 0) fail_errno(path_);
-  // A single write, so that lines of several dialogues do not mix. The last line may be incomplete after a full disk or
-  // a power cut.
+  // Writes the line at once, so that lines of several dialogues do not mix. The last line may be incomplete after a
+  // full disk or a power cut.
   write_all(file, last == '\n' ? line : '\n' + line, path_);
   if (size > kMaxFileBytes) shorten();
 }

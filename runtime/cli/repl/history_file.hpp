@@ -14,7 +14,7 @@ namespace mortise {
 // Invariant: each line of the file is one JSON string.
 class HistoryFile {
  public:
-  // The same limit as LineEditor's.
+  // LineEditor has the same limit.
   static constexpr std::size_t kMaxEntries = 1000;
   static constexpr std::size_t kMaxEntryBytes = std::size_t{64} << 10;  // longer entries were pasted and are not kept
   static constexpr std::size_t kMaxFileBytes = std::size_t{4} << 20;

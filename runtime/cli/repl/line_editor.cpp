@@ -31,8 +31,8 @@ std::size_t num_characters(std::string_view text) {
 LineEditor::LineEditor(int screen_fd, Suggester suggester)
     : suggester_(std::move(suggester)), has_escapes_(takes_control_sequences()) {
   use_utf8_locale();
-  // A buffered stream of its own: libedit writes single characters, which unbuffered standard error would send one by
-  // one.
+  // The editor has a buffered stream of its own, because libedit writes single characters, which unbuffered standard
+  // error would send one by one.
   screen_.reset(::fdopen(::dup(screen_fd), "w"));
   if (!screen_) fail("the terminal cannot be opened for writing: {}", std::strerror(errno));
   history_.reset(history_init());
@@ -160,7 +160,7 @@ bool LineEditor::attend_to_signals() {
     cancelled_ = true;
     bytes_.clear();
     const LineInfoW* line = el_wline(el_.get());
-    if (line->cursor == line->lastchar) std::fputs("^C", screen_.get());  // elsewhere it would overwrite the text
+    if (line->cursor == line->lastchar) std::fputs("^C", screen_.get());  // otherwise it would overwrite the text
     return false;
   }
   if (const int signal = TerminalSignals::take_ending()) {
@@ -177,7 +177,7 @@ bool LineEditor::attend_to_signals() {
   return true;
 }
 
-// After a stop the terminal has the shell's settings.
+// Sets the terminal up again, because after a stop it has the shell's settings.
 void LineEditor::resume() {
   el_set(el_.get(), EL_PREP_TERM, 0);
   el_set(el_.get(), EL_PREP_TERM, 1);
@@ -185,7 +185,7 @@ void LineEditor::resume() {
   el_set(el_.get(), EL_REFRESH);
 }
 
-// Rows between the prompt's row and the cursor's row on a screen with `columns` columns.
+// Returns the number of rows between the prompt and the cursor on a screen with `columns` columns.
 int LineEditor::rows_above_cursor(int columns) const {
   const LineInfoW* line = el_wline(el_.get());
   int row = 0, column = 0;

@@ -54,7 +54,7 @@ class LineEditor : public LineSource {
   int rows_above_cursor(int columns) const;
   unsigned char offer(const Suggestions& suggestions, std::size_t cursor);
   void list(const Suggestions& suggestions);
-  void enter_terminal();  // settings beyond libedit's: bracketed paste
+  void enter_terminal();  // adds a setting that libedit lacks: bracketed paste
   void leave_terminal();
 
   struct CloseFile {

@@ -17,12 +17,12 @@ class LineSource {
  public:
   virtual ~LineSource() = default;
 
-  // The next line; nullopt at the end of the input. If Ctrl-C is pressed meanwhile, it returns an unspecified line, and
-  // InterruptGuard::interrupted() is true. Throws an Error for an invalid line; the next call continues.
+  // Returns the next line; nullopt at the end of the input. If Ctrl-C is pressed meanwhile, the line is unspecified,
+  // and InterruptGuard::interrupted() is true. Throws an Error for an invalid line; the next call continues.
   virtual std::optional<Line> read(const std::string& prompt) = 0;
   // Adds an entry, in its form as a single line, to the history if there is one.
   virtual void remember(const std::string& /*entry*/) {}
-  // Prefix of messages about the last line: "line 3: ", or "" if the user sees the line.
+  // Returns a prefix for messages about the last line: "line 3: ", or "" if the user sees the line.
   virtual std::string where() const { return ""; }
 };
 

@@ -15,11 +15,11 @@ struct PartText {
   nlohmann::json options = nlohmann::json::object();
 };
 
-// A value is JSON, or else plain text; a value with spaces is in double quotes. Throws an Error for a word without '='
-// and for an option that is given twice.
+// Parses the text. A value is JSON, or else plain text; a value with spaces is in double quotes. Throws an Error for a
+// word without '=' and for an option that is given twice.
 PartText parse_part_text(std::string_view text);
 
-// "draft max_tokens=4 path=\"/models/x\""
+// Returns a text such as "draft max_tokens=4 path=\"/models/x\"".
 std::string show_part(const PartDescription& part);
 
 }  // namespace mortise

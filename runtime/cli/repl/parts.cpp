@@ -54,7 +54,7 @@ std::string describe_component(const Component& component, const Components& use
   return text;
 }
 
-// The proposer for the following prompts, and the other proposers of the pipeline.
+// Returns the proposer for the following prompts, and the other proposers of the pipeline.
 std::string show_proposer(const ReplState& state) {
   const auto proposers = state.session.pipeline().assembly.description().proposers;
   if (proposers.empty()) return "proposer: none";
@@ -83,7 +83,7 @@ bool choose_proposer(ReplState& state, const std::string& name) {
   return true;
 }
 
-// The keys of the script with their current parts.
+// Returns the keys of the script with their current parts.
 std::string show_parts(const ReplState& state) {
   const PipelineDescription now = state.session.pipeline().assembly.description();
   std::string text;
@@ -109,8 +109,8 @@ std::int32_t take_verify_steps(std::string& text) {
   return steps;
 }
 
-// Steps run only while there are requests, and in a dialogue there are none meanwhile. So the last prompt runs again
-// and again during the comparison, and its answers are not shown. Ctrl-C ends the comparison.
+// Steps run only while there are requests, and a dialogue has none during a swap. So the last prompt runs again and
+// again during the comparison, and its answers are not shown. Ctrl-C ends the comparison.
 SwapFigures swap_while_it_runs(const ReplState& state, OpenPipeline& pipeline, const PipelineDescription& next,
                                SwapOptions options) {
   const Tokenizer& tokenizer = pipeline.assembly.tokenizer();

@@ -6,7 +6,7 @@
 
 namespace mortise {
 
-// Invariant: buffer_ from start_ on is read but not returned. Used by one thread.
+// Reads lines from a descriptor. Invariant: buffer_ from start_ on is read but not returned. Used by one thread.
 class PipeLines : public LineSource {
  public:
   // Reads the descriptor and does not close it.
@@ -26,7 +26,7 @@ class PipeLines : public LineSource {
   bool ended_ = false;
 };
 
-// `bytes` with U+FFFD for each part that is not UTF-8, like Python's errors="replace".
+// Returns `bytes` with U+FFFD for each part that is not UTF-8, like Python's errors="replace".
 Line to_line(std::string_view bytes);
 
 }  // namespace mortise

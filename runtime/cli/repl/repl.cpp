@@ -15,8 +15,8 @@
 namespace mortise {
 namespace {
 
-// The terminal for the person: standard error, because standard output may be redirected to a file. nullopt: it is no
-// terminal.
+// Returns the terminal for the person: standard error, because standard output may be redirected to a file. nullopt: it
+// is no terminal.
 std::optional<int> find_screen() {
   if (isatty(STDIN_FILENO) == 0) return std::nullopt;
   for (const int descriptor : {STDERR_FILENO, STDOUT_FILENO}) {
@@ -111,7 +111,7 @@ class Repl {
 
   void remember(const std::string& entry) {
     source_->remember(entry);
-    if (entry == last_entry_) return;  // as in the history in memory
+    if (entry == last_entry_) return;  // the history in memory drops repeated entries, too
     last_entry_ = entry;
     keep_history([&] { history_->append(entry); });
   }

@@ -10,7 +10,7 @@ namespace mortise {
 
 enum class ReplEnd {
   kDone,         // end of the input, or /quit
-  kSomeFailed,   // the same, but an entry from a pipe failed
+  kSomeFailed,   // end of the input, but an entry from a pipe failed
   kInterrupted,  // Ctrl-C without a terminal
 };
 

@@ -10,7 +10,7 @@
 namespace mortise {
 namespace {
 
-// A token's text in quotes, with escapes for invisible characters.
+// Returns a token's text in quotes, with escapes for invisible characters.
 std::string quoted(const Tokenizer& tokenizer, std::int32_t id) {
   const std::string text = tokenizer.decode(std::span(&id, 1), /*skip_special_tokens=*/false);
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);

@@ -20,7 +20,7 @@ struct Field {
   std::vector<std::string> values = {};
 };
 
-// A float as it was typed: 0.7, not 0.699999988.
+// Returns a float as it was typed: 0.7, not 0.699999988.
 Json number(float value) {
   return Json::parse(fmt::format("{}", value));
 }
@@ -68,7 +68,8 @@ const Field& find_field(std::string_view name) {
        nearest_name(name, names) ? " there are " : "; there are ", join_names(names));
 }
 
-// The value of `text`. For a field that takes only text, text that looks like another type is text: /set stop 42.
+// Returns the value of `text`. For a field that takes only text, text that looks like another type is text: /set stop
+// 42.
 Json parse_value(const Field& field, std::string_view text) {
   const std::optional<Json> value = find_json(text);
   const bool is_taken = value && (!field.takes_text || value->is_string() || value->is_array());

@@ -15,16 +15,16 @@ namespace mortise {
 // The fields that are set. Invariant: all of them are valid for the model. Used by one thread.
 class Settings {
  public:
-  // `fields` are fields of a request body; absent fields have their value of `defaults`. Throws an Error for an invalid
+  // `fields` are fields of a request body; an absent field has its value in `defaults`. Throws an Error for an invalid
   // field.
   Settings(nlohmann::json fields, SamplingParams defaults, std::int32_t vocab_size);
 
-  // The same fields for another model; the default of max_tokens is kept. Throws an Error if a field does not suit the
-  // model, such as a token id that it does not have.
+  // Returns the same fields for another model; the default of max_tokens is kept. Throws an Error if a field does not
+  // suit the model, such as a token id that it does not have.
   Settings for_model(SamplingParams defaults, std::int32_t vocab_size) const;
 
-  // `text` is a JSON value, or plain text for fields that take text; "default" unsets the field. Throws an Error that
-  // names the field, without changing anything.
+  // Sets a field. `text` is a JSON value, or plain text for fields that take text; "default" unsets the field. Throws
+  // an Error that names the field, without changing anything.
   void set(std::string_view name, std::string_view text);
   // Replaces all fields. Throws an Error, without changing anything.
   void replace(nlohmann::json fields);
@@ -32,12 +32,12 @@ class Settings {
   SamplingParams params() const;
   const nlohmann::json& fields() const { return fields_; }  // the fields that are set
 
-  // A line for each field, "temperature  0.7"; '*' marks fields that are set.
+  // Returns a line for each field, "temperature 0.7"; '*' marks fields that are set.
   std::string table() const;
-  // "temperature is 0.7". Throws an Error for an unknown field.
+  // Returns "temperature is 0.7". Throws an Error for an unknown field.
   std::string show(std::string_view name) const;
 
-  // The names of all fields, with their values if there are few.
+  // Returns the names of all fields, with their values if there are few.
   static std::vector<std::pair<std::string, std::vector<std::string>>> words();
 
  private:

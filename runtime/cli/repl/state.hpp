@@ -23,7 +23,7 @@ struct ReplState {
   Console console;
   SpeculationChoice speculation = {};               // for the following prompts, set by /proposer
   std::optional<std::filesystem::path> file = {};   // default of /save: the file last saved or loaded
-  std::optional<Request> last_request = {};         // with the seed that it ran with; /diff repeats it
+  std::optional<Request> last_request = {};         // has the seed that it ran with; /diff repeats it
   bool shows_drafts = false;                        // /show drafts
   std::optional<std::filesystem::path> trace = {};  // file of the last /trace, which may be overwritten
   bool quit = false;
@@ -39,7 +39,7 @@ struct Command {
   void (*run)(ReplState& state, const std::string& rest);
 };
 
-// One entry for each line in repl/commands.cpp.
+// Returns one entry for each line in repl/commands.cpp.
 std::span<const Command> all_commands();
 
 // Runs "/name rest". Throws an Error if there is no such command, or if it fails, without changing anything.
@@ -48,7 +48,7 @@ void run_command(ReplState& state, const std::string& line);
 // Finds a command by its name, with or without the slash. Throws an Error that suggests the nearest name.
 const Command& find_command(const std::string& name);
 
-// The words that TAB suggests.
+// Returns the words that TAB suggests.
 Words command_words();
 
 // Sends a prompt, or a message in a chat, and prints the answer as it comes.

@@ -40,8 +40,8 @@ bool can_be_typed(const std::string& name) {
   return tokenizer::is_valid_utf8(name) && std::none_of(name.begin(), name.end(), is_control);
 }
 
-// Files whose names begin with `given`, which is at `start` of the line. Hidden files only if `given` begins with a
-// dot.
+// Suggests files whose names begin with `given`, which is at `start` of the line. Suggests hidden files only if `given`
+// begins with a dot.
 Suggestions suggest_files(std::size_t start, std::string_view given) {
   Collector found(start, given);
   const std::size_t slash = given.rfind('/');
@@ -105,7 +105,7 @@ Suggestions suggest_proposer(std::string_view before, std::size_t start, std::si
   return {};
 }
 
-// A value in Lua's notation: text in quotes.
+// Returns a value in Lua's notation: text in quotes.
 std::string lua_value(const std::string& value) {
   const bool is_text = !value.starts_with('"') && !nlohmann::json::accept(value);
   return is_text ? "\"" + value + "\"" : value;
@@ -152,7 +152,7 @@ std::string_view word_at(std::string_view text, std::size_t index) {
   }
 }
 
-// The position of the innermost open brace; npos if there is none.
+// Returns the position of the innermost open brace; npos if there is none.
 std::size_t open_brace(std::string_view text) {
   std::vector<std::size_t> open;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -169,7 +169,7 @@ Suggestions suggest_change(std::string_view before, std::size_t begin, const Wor
   if (change.find('{') != change.npos) {
     const std::size_t open = open_brace(change);
     if (open == change.npos) return {};
-    // The name in front of the braces: a plugin, first_of, or the key of a table.
+    // The name in front of the braces is a plugin, first_of, or the key of a table.
     const std::size_t end = change.substr(0, open).find_last_not_of(' ') + 1;
     const std::size_t name_start = change.substr(0, end).find_last_of(" {,") + 1;
     const std::string_view name = change.substr(name_start, end - name_start);

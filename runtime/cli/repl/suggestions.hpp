@@ -21,7 +21,7 @@ struct Suggestions {
   std::size_t start = 0;
   std::vector<Suggestion> items;
 
-  // The common beginning of all items.
+  // Returns the common beginning of all items.
   std::string common_prefix() const;
 };
 
@@ -43,11 +43,12 @@ struct PartWords {
 struct Words {
   std::vector<std::pair<std::string, Argument>> commands;                // "/set", ..
   std::vector<std::pair<std::string, std::vector<std::string>>> fields;  // for /set, with their values if there are few
-  std::function<std::vector<std::string>()> plugins = [] { return std::vector<std::string>(); };  // called when needed:
-  std::function<std::vector<PartWords>()> parts = [] { return std::vector<PartWords>(); };        // opens files
+  // Called only when needed, because they open files.
+  std::function<std::vector<std::string>()> plugins = [] { return std::vector<std::string>(); };
+  std::function<std::vector<PartWords>()> parts = [] { return std::vector<PartWords>(); };
 };
 
-// Suggestions for a line whose text before the cursor is `before`. None for prompts.
+// Returns suggestions for a line whose text before the cursor is `before`. There are none for prompts.
 Suggestions suggest(std::string_view before, const Words& words);
 
 // Returns `name` with the home folder in place of a leading "~/".

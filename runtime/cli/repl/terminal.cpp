@@ -78,7 +78,7 @@ void TerminalSignals::let_happen(int signal) {
   sigaction(signal, &plain, &noting);
   ::raise(signal);
   sigaction(signal, &noting, nullptr);
-  take(g_continued);  // the end of this stop was seen here
+  take(g_continued);  // the program has continued here, so the signal is taken
 }
 
 void use_utf8_locale() {

@@ -19,9 +19,9 @@ class TerminalSignals {
   TerminalSignals(const TerminalSignals&) = delete;
   TerminalSignals& operator=(const TerminalSignals&) = delete;
 
-  // Whether a signal has come and was not taken, Ctrl-C included.
+  // Returns whether a signal has come and was not taken, Ctrl-C included.
   static bool any();
-  // Each tells of its signal once.
+  // Each of these returns true once for each time that its signal came.
   static bool take_resized();
   static bool take_continued();
   static int take_ending();  // the signal that should end or stop the program; 0: none
@@ -34,8 +34,8 @@ class TerminalSignals {
   std::array<struct sigaction, kSignals.size()> previous_;
 };
 
-// libedit uses the locale's encoding. A locale without UTF-8 is usually just unset (in a container, over ssh), while
-// the terminal uses UTF-8.
+// Sets a UTF-8 locale, because libedit uses the locale's encoding. A locale without UTF-8 is usually just unset (in a
+// container, over ssh), while the terminal uses UTF-8.
 void use_utf8_locale();
 
 bool takes_control_sequences();  // depends on TERM
