@@ -1,4 +1,4 @@
-// attention: paged and cascade over one cache, alternating.
+// attention: runs paged and cascade over one cache, alternately.
 #include "bench_command/prefix_attention.hpp"
 #include "bench_command/scenarios.hpp"
 #include "error.hpp"
@@ -13,7 +13,7 @@ std::int64_t in_range(const char* option, std::int64_t value, std::int64_t least
   return value;
 }
 
-// The floor is for reading each token's K and V once. paged does not aim at that, so it has no floor.
+// The floor is the time to read each token's K and V once. paged reads them more often by design, so it has no floor.
 Case time_case(const std::shared_ptr<PrefixAttention>& attention, std::size_t side, std::string name) {
   Case out;
   out.name = std::move(name);

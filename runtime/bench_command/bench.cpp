@@ -18,7 +18,7 @@ constexpr int kDefaultRepeats = 5, kDefaultPairs = 15, kDefaultTurns = 7;
 using SubjectScenario = Scenario (*)(Subject&, const Sizes&);
 struct Named {
   const char* name;
-  SubjectScenario make;  // null: needs no engine in this process
+  SubjectScenario make;  // null: the scenario needs no engine in this process
 };
 constexpr Named kScenarios[] = {
     {"decode", decode_scenario},
@@ -58,7 +58,7 @@ SubjectChoice first_choice(const BenchOptions& options) {
   return choice;
 }
 
-// The second side of --against: the same pipeline with further settings, or another script.
+// Returns the second side of --against: the same pipeline with further settings, or another script.
 SubjectChoice second_choice(const BenchOptions& options) {
   SubjectChoice choice = first_choice(options);
   for (const std::string& text : options.against) {
@@ -107,7 +107,8 @@ ReportLimits summary(const std::vector<Limits>& samples, const LimitProbes& prob
   return out;
 }
 
-// Measures the limits of the script's device; of the processors if there is no script, or if they are the device.
+// Measures the limits of the script's device, or of the processors if there is no script or the processors are its
+// device.
 void measure_limits_of(const BenchOptions& options, Report& report) {
   if (!options.script.empty()) {
     const PipelineScript script = load_subject_script(first_choice(options));

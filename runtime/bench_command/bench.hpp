@@ -1,5 +1,5 @@
-// runtime/bench_command/bench.hpp: a run of `mortise bench`: the scenario, the pipeline, the number of repeats, the
-// other side.
+// runtime/bench_command/bench.hpp: runs `mortise bench`: a scenario on a pipeline, repeatedly, perhaps beside another
+// side.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace mortise::bench {
 
-// "decode", "prefill", "batch", "groups", "score", "startup", "limits", "speculation"
+// Returns "decode", "prefill", "batch", "groups", "score", "startup", "limits", "speculation" and so on.
 const std::vector<std::string>& scenario_names();
 
 struct BenchOptions {
@@ -26,7 +26,7 @@ struct BenchOptions {
   std::string command;  // for the report
 };
 
-// Runs it. Throws an Error about wrong options or a failure.
+// Runs the benchmark. Throws an Error about wrong options or a failure.
 Report run_bench(const BenchOptions& options);
 
 }  // namespace mortise::bench

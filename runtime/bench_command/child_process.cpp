@@ -45,7 +45,7 @@ pid_t start(const std::filesystem::path& program, const std::vector<std::string>
   return pid;
 }
 
-// Reads to the end, so that the process can write everything.
+// Reads everything, so that the process never waits to write.
 void drain(int descriptor) {
   char buffer[4096];
   ssize_t got = 0;

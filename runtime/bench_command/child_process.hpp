@@ -22,7 +22,8 @@ std::uint64_t peak_bytes(const std::filesystem::path& program, const std::vector
 // process runs until the destructor ends it. Used by one thread.
 class BackgroundProcess {
  public:
-  // Waits for that line. Throws an Error with the last line on standard error if the program ends first.
+  // Starts the program and waits for the line. Throws an Error with the last line on standard error if the program ends
+  // first.
   BackgroundProcess(const std::filesystem::path& program, const std::vector<std::string>& arguments,
                     const std::filesystem::path& scratch);
   ~BackgroundProcess();  // ends the program and waits for its end

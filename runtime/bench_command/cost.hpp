@@ -19,7 +19,7 @@ struct Limits {
 struct ModelCost {
   double body_elements = 0;           // matrices that every row is multiplied by
   double head_elements = 0;           // product with the vocabulary, for rows that want logits
-  double weight_bytes = 0;            // of both; a step reads them whatever its number of rows
+  double weight_bytes = 0;            // of body and head; a step reads them whatever its number of rows
   double kv_bytes = 0;                // of one position in one layer
   double attention_width = 0;         // num_heads * head_dim
   std::vector<std::int32_t> windows;  // [num_layers] the most positions that a row sees; 0: all
@@ -32,7 +32,7 @@ struct Work {
   Work& operator+=(const Work& other);
 };
 
-// The positions that a row sees, summed over the layers, if `context` positions are known, including its own.
+// Returns the positions that a row sees, summed over the layers, if `context` positions are known, including its own.
 double visible_positions(const ModelCost& cost, std::int64_t context);
 
 // Returns the work of a step in which sequences with these contexts decode a token each. The KV of each is read once.
@@ -42,11 +42,12 @@ Work decode_step(const ModelCost& cost, std::span<const std::int64_t> contexts);
 // because the weights are read once for a whole batch of rows.
 Work prefill_rows(const ModelCost& cost, std::int64_t begin, std::int64_t end, std::int64_t num_logits);
 
-// The larger of two times: bytes at the bandwidth, and operations at the peak. Without a measured peak: the time of the
-// bytes, or nullopt if there are none.
+// Returns the larger of two times: bytes at the bandwidth, and operations at the peak. Without a measured peak: the
+// time of the bytes, or nullopt if there are none.
 std::optional<double> floor_seconds(const Work& work, const Limits& limits);
 
-// `batch` sequences that have their first token after `prompt` tokens and decode together to `output` tokens.
+// Returns the least time in which `batch` sequences that have their first token after `prompt` tokens decode together
+// to `output` tokens.
 double decode_floor_seconds(const ModelCost& cost, std::int64_t batch, std::int64_t prompt, std::int64_t output,
                             const Limits& limits);
 

@@ -10,7 +10,7 @@
 namespace mortise::bench {
 namespace {
 
-constexpr std::int64_t kPatternRows = 64;  // of random numbers, repeated until the matrix is full
+constexpr std::int64_t kPatternRows = 64;  // rows of random numbers, repeated until the matrix is full
 constexpr std::int64_t kBf16Bytes = 2;
 constexpr std::uint64_t kUploadBytes = std::uint64_t{64} << 20;
 
@@ -181,7 +181,8 @@ double UploadProbe::bytes_per_s() {
 DeviceStepProbes::DeviceStepProbes(std::unique_ptr<ProbedDevice> device, const ProductSizes& sizes)
     : device_(std::move(device)), product_(*device_, sizes) {}
 
-// Two ways to use the memory's bandwidth. Either may leave some of it unused, so the better one is closer to the limit.
+// Uses the memory's bandwidth in two ways. Either may leave some of it unused, so the better one is closer to the
+// limit.
 Limits DeviceStepProbes::sample() {
   Limits limits;
   limits.read_bytes_per_s = std::max(product_.row_bytes_per_s(), product_.copy_bytes_per_s());

@@ -1,6 +1,6 @@
 // runtime/bench_command/device_probes.hpp: measures the limits of a device with its own memory (a GPU) through its
-// table, that is, with the device's own operations on matrices that suit them best. (For processors there are loops
-// that do nothing else.) docs/performance.md says what that means for the floors. Used by one thread.
+// table, that is, with the device's own operations on matrices that suit them best. (Processors are measured with loops
+// that do nothing else.) docs/performance.md says what the difference means for the floors. Used by one thread.
 #pragma once
 
 #include <cstddef>
@@ -39,7 +39,8 @@ class ProbedDevice {
   void free_weight(mortise_weight* weight) { table_.free_weight(self_, weight); }
   void linear(const mortise_linear_args& args);
 
-  // Seconds of one run of the work that `enqueue` queues, measured over as many runs as a sample should have.
+  // Returns the seconds of one run of the work that `enqueue` queues, measured over as many runs as a sample should
+  // have.
   double seconds_of(const std::function<void()>& enqueue);
 
  private:
@@ -50,11 +51,11 @@ class ProbedDevice {
   const mortise_device_table& table_;
 };
 
-// x [rows, k] times the transpose of a weight [n, k], all bf16 and random. (With zeros a GPU draws less power, and is
-// faster than with real data.)
+// The sizes of x [rows, k] times the transpose of a weight [n, k], all bf16 and random. (With zeros a GPU draws less
+// power, and is faster than with real data.)
 struct ProductSizes {
-  // 512 MiB of weights, 128 MiB of x and of the product: large compared with caches, and with the cost of starting a
-  // kernel.
+  // These sizes give 512 MiB of weights, and 128 MiB of x and of the product. That is large compared with caches, and
+  // the time is long compared with starting a kernel.
   std::int64_t n = 16384, k = 16384, rows = 4096;
 };
 
@@ -83,8 +84,8 @@ class ProductProbe {
   mortise_weight* weight_ = nullptr;
 };
 
-// Repeats copies from page-locked host memory to the device. Used by one thread. Invariant: both memories have bytes()
-// bytes, and the host's are written, so that a copy takes no page fault.
+// Repeats copies from page-locked host memory host memory to the device. Used by one thread. Invariant: both memories
+// have bytes() bytes, and the host's are written, so that a copy takes no page fault.
 class UploadProbe {
  public:
   explicit UploadProbe(ProbedDevice& device);  // `device` outlives this object
@@ -103,7 +104,7 @@ class DeviceStepProbes : public LimitProbes {
  public:
   DeviceStepProbes(std::unique_ptr<ProbedDevice> device, const ProductSizes& sizes);
 
-  // For models that compute in another type than bf16: their floors only count reading.
+  // Call it for models that compute in another type than bf16: their floors only count reading.
   void leave_out_products() { with_products_ = false; }
 
   Limits sample() override;

@@ -1,4 +1,4 @@
-// decode, prefill, batch, groups: requests that run through an engine.
+// decode, prefill, batch, groups: these run requests through an engine.
 #include <algorithm>
 
 #include "bench_command/load.hpp"
@@ -27,7 +27,7 @@ Case decode_case(Subject& subject, std::int64_t batch, const SequenceShape& shap
   return out;
 }
 
-// Requests of many shapes at once. The figure is generated tokens over the whole time, or the time.
+// Runs requests of many shapes at once. The figure is the generated tokens per second, or the time.
 Case load_case(Subject& subject, std::string name, std::vector<SequenceShape> shapes, bool per_token,
                std::optional<std::int64_t> num_different, std::function<std::vector<Request>(std::uint32_t)> make) {
   std::int64_t num_tokens = 0;

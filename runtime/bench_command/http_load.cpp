@@ -54,7 +54,7 @@ std::string request_text(const HttpAddress& address, const std::string& model, c
       address.host, address.port, text.size(), text);
 }
 
-// N of the last "completion_tokens": N, with any spaces. (In a generated text, these quotes would be escaped.)
+// Returns N of the last "completion_tokens": N, with any spaces. (In a generated text, these quotes would be escaped.)
 std::optional<std::int64_t> num_completed(std::string_view events) {
   constexpr std::string_view kKey = "\"completion_tokens\"";
   const std::size_t key = events.rfind(kKey);
@@ -90,7 +90,7 @@ class Stream {
     }
   }
 
-  // Reads the available data. Throws if the server ends the stream early in any way.
+  // Reads the available data. Throws an Error if the server ends the stream early in any way.
   void receive() {
     char buffer[65536];
     const ssize_t got = ::recv(socket_, buffer, sizeof buffer, 0);
@@ -99,7 +99,7 @@ class Stream {
     if (got > 0) tail_.append(buffer, static_cast<std::size_t>(got));
     if (!begun_) check_status();
     if (got <= 0) fail("bench: the server ended a stream before its [DONE]");
-    // Begins a little earlier, because the marker may have come in two parts.
+    // The search begins a little earlier, because the marker may have come in two parts.
     const std::size_t from = num_searched - std::min(num_searched, kEnd.size());
     const std::size_t error = tail_.find(kError, from);
     if (error != tail_.npos) fail("bench: a stream failed: {}", tail_.substr(error, 400));
@@ -117,7 +117,7 @@ class Stream {
          body == tail_.npos ? "" : ": " + tail_.substr(body + 4, 400));
   }
 
-  // Throws if the number of tokens is wrong. A stream that ends early would count as a fast one.
+  // Throws an Error if the number of tokens is wrong, because a stream that ends early would count as a fast one.
   void check_count() const {
     const std::optional<std::int64_t> count = num_completed(tail_);
     if (!count) {

@@ -1,4 +1,4 @@
-// limits: the limits of the machine, without an engine.
+// limits: measures the limits of the machine, without an engine.
 #include <algorithm>
 
 #include "bench_command/machine.hpp"
@@ -15,8 +15,8 @@ struct Place {
   std::size_t bytes;  // read by all threads together
 };
 
-// The sizes for reading from each cache and from memory. For a cache: half of it, since other data is in it, too. For a
-// cache shared by all processors: more than the smaller caches hold.
+// Returns the sizes for reading from each cache and from memory. Half of a cache is read, since other data is in it,
+// too. Of a cache that all processors share, more is read than the smaller caches hold.
 std::vector<Place> places(std::size_t num_threads) {
   std::vector<Place> out;
   std::size_t below = 0, last = 0;

@@ -1,4 +1,5 @@
-// runtime/bench_command/load.hpp: makes requests, random but equal for equal seeds, and runs them on an engine.
+// runtime/bench_command/load.hpp: makes requests that are random, but equal for equal seeds, and runs them on an
+// engine.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +15,9 @@ namespace mortise::bench {
 std::vector<Request> make_requests(const std::vector<SequenceShape>& sequences, std::int32_t vocab_size,
                                    std::uint32_t seed);
 
-// `num_groups` times `per_group` requests, and another group of `largest` requests unless that is 0. Requests of one
-// group share their first tokens. The requests are shuffled. The first request of each group, in the order of groups,
-// has no cached tokens. A value.
+// A load of `num_groups` times `per_group` requests, and of another group of `largest` requests unless that is 0.
+// Requests of one group share their first tokens. The requests are shuffled. The first request of each group, in the
+// order of groups, has no cached tokens. A value.
 struct GroupLoad {
   std::int64_t num_groups, per_group, shared, own, output, largest = 0;
 
@@ -26,7 +27,7 @@ struct GroupLoad {
 std::vector<SequenceShape> group_shapes(const GroupLoad& load);
 std::vector<Request> make_group_requests(const GroupLoad& load, std::int32_t vocab_size, std::uint32_t seed);
 
-// `count` sequences with prompts of 16 to `prompt` tokens, and 8 to `output` generated tokens.
+// Returns `count` sequences with prompts of 16 to `prompt` tokens, and 8 to `output` generated tokens.
 std::vector<SequenceShape> mixed_shapes(std::int64_t count, std::int64_t prompt, std::int64_t output,
                                         std::uint32_t seed);
 

@@ -16,7 +16,7 @@ std::string first_line(const std::filesystem::path& path) {
   return line;
 }
 
-// The bytes of "48K", "2M", "512"; 0 for anything else.
+// Returns the bytes of "48K", "2M", "512"; 0 for any other text.
 std::size_t parse_size(const std::string& text) {
   std::size_t bytes = 0, digits = 0;
   while (digits < text.size() && digits < 12 && text[digits] >= '0' && text[digits] <= '9') {

@@ -37,7 +37,7 @@ struct Series {
   std::vector<double> floors, ratios;
 };
 
-// The cost of each value: a time itself; for a rate, the time for one.
+// Returns the cost of each value: a time as it is, a rate as the time for one.
 std::vector<double> costs_of(const Series& series, const std::vector<double>& values) {
   std::vector<double> costs;
   for (const double value : values) costs.push_back(series.figure.higher_is_better ? 1 / value : value);

@@ -27,12 +27,12 @@ struct Case {
   bool higher_is_better = true;
   // Runs the case once. A different seed gives different prompts.
   std::function<Outcome(std::uint32_t seed)> run;
-  // The best value that the limits allow, in the same unit; nullopt: unknown. May be empty.
+  // Returns the best value that the limits allow, in the same unit; nullopt: unknown. The function may be empty.
   std::function<std::optional<double>(const Limits&)> floor;
 };
 
-// How much slower the second of two cases is, for example scoring over prefill. With `also`: over two cases together.
-// All are measured for the same amount of work.
+// How much slower one case is than another, for example scoring than prefill. With `also`, how much slower it is than
+// two cases together. All are measured for the same amount of work.
 struct Relation {
   std::string name;
   std::size_t base, other;  // indices of cases

@@ -1,5 +1,5 @@
-// memory: the largest memory of a process that runs prompts through the model, and of a process that also scores all of
-// their tokens.
+// memory: measures the largest memory of a process that runs prompts through the model, and of one that also scores all
+// tokens of the prompts.
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -65,7 +65,7 @@ Scenario memory_scenario(const SubjectChoice& choice, const Sizes& sizes) {
   const ModelConfig config = Checkpoint::open(files->model).config();
   MemoryLoad load{one_batch(sizes, 10), sizes.prompt.value_or(4000), 0};
   check_at_least(2, "--prompt", load.prompt);
-  // Without it no process can open the model.
+  // A configuration without vocab_size gets 1 here, because no process can open its model anyway.
   load.vocab_size = static_cast<std::int32_t>(config.vocab_size.value_or(1));
   Scenario scenario{"memory", {}, {}, nullptr};
   scenario.cases.push_back(memory_case(files, load, /*score=*/false));

@@ -48,7 +48,7 @@ class Reader {
         made_integer_(dims.weight_bits != 0 && !checkpoint.config().quantization),
         dims_(dims) {}
 
-  // The matrix `P.weight` that the tensor is, or whose values it holds; nullopt for any other tensor.
+  // Returns the matrix `P.weight` that the tensor is, or whose values it holds; nullopt for any other tensor.
   std::optional<Matrix> matrix_of(const std::string& tensor, const TensorView& view) const {
     for (const std::string_view values : {".qweight", ".weight_packed", ".weight"}) {
       if (!tensor.ends_with(values)) continue;
@@ -68,7 +68,7 @@ class Reader {
   Format body_format() const {
     return made_integer_ ? Format{dims_.weight_bits, dims_.weight_group_size} : Format{float_bits_, 0};
   }
-  // The head has 8 bits even if the layers have 4.
+  // Returns the format of the head, which has 8 bits even if the layers have 4.
   Format head_format() const { return {made_integer_ ? 8 : float_bits_, 0}; }
 
   const Checkpoint& checkpoint_;

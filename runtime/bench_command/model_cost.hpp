@@ -8,7 +8,7 @@
 
 namespace mortise::bench {
 
-// Counts products with matrices; not embeddings, unless they are also the head. Integer matrices count as the bytes
+// Counts products with matrices. Embeddings count only if they are also the head. Integer matrices count as the bytes
 // that the device reads: their bits, and a scale and a zero point for each group. Matrices of a quantised checkpoint
 // define their own format; `dims` defines that of the others. `kv_bytes`: of one position in one layer.
 ModelCost model_cost(const Checkpoint& checkpoint, const mortise_model_dims& dims, double kv_bytes);

@@ -10,7 +10,7 @@
 
 namespace mortise::bench {
 
-// A Llama in bf16.
+// The sizes of a Llama in bf16.
 struct ModelShape {
   std::string_view name;
   std::int64_t hidden_size, num_layers, num_heads, num_kv_heads, head_dim, vocab_size, intermediate_size;
@@ -28,10 +28,10 @@ struct TensorShape {
   std::string name;
   std::vector<std::int64_t> shape;
 };
-std::vector<TensorShape> tensors_of(const ModelShape& shape);  // in the names of transformers
+std::vector<TensorShape> tensors_of(const ModelShape& shape);  // with the names that transformers uses
 
-// Bytes of the weights on a device, without scales: the layers' matrices and the head in `weight_bits` (4, 8, 16, 32;
-// with 4 the head has 8), the embedding in `float_bits`, counted once if it is also the head.
+// Returns the bytes of the weights on a device, without scales: the layers' matrices and the head in `weight_bits` (4,
+// 8, 16, 32; with 4 the head has 8), the embedding in `float_bits`, counted once if it is also the head.
 std::uint64_t device_bytes_of(const ModelShape& shape, int weight_bits, int float_bits);
 
 // Writes config.json, tokenizer.json and tokenizer_config.json: a checkpoint without weights. The tokenizer has a token

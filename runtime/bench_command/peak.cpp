@@ -12,7 +12,7 @@
 namespace mortise::bench {
 namespace {
 
-// Multiplications and additions, as any compiler optimises them for the target of this build.
+// Multiplies and adds, as any compiler optimises it for the target of this build.
 double f32_rounds(std::size_t rounds) {
   constexpr std::size_t kChains = 48;
   float chains[kChains];

@@ -11,7 +11,7 @@ enum class Unit { kF32, kAvx2Fma, kAvx2Int8, kAvx512Fma, kAvx512Int8, kAmxBf16, 
 
 const char* unit_name(Unit unit);  // "AVX-512 f32 FMA", ...
 
-// The units that this process may use. The first call asks Linux to allow AMX tiles.
+// Returns the units that this process may use. The first call asks Linux to allow AMX tiles.
 const std::vector<Unit>& available_units();
 
 // Runs `rounds` rounds of independent multiply-adds in registers. Returns the number of operations (a multiply-add is

@@ -1,6 +1,6 @@
-// prediction: an answer whose tokens the caller predicts, correctly or not, relative to the prefill of as many tokens,
-// and to the answer without a prediction. The prefix cache is off (bench.cpp), because each request ran before to find
-// out its answer.
+// prediction: measures an answer whose tokens the caller predicts, correctly or not, relative to the prefill of as many
+// tokens, and to the answer without a prediction. The prefix cache is off (bench.cpp), because each request ran before
+// to find out its answer.
 #include <future>
 #include <memory>
 #include <random>

@@ -1,5 +1,5 @@
-// runtime/bench_command/prefill_case.hpp: checked sizes for scenarios of requests, and the case that prefill and score
-// have in common.
+// runtime/bench_command/prefill_case.hpp: checks the sizes of scenarios of requests, and makes the case that prefill
+// and score have in common.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,9 @@ namespace mortise::bench {
 void check_at_least(std::int64_t least, const char* option, std::int64_t value);
 // Throws an Error if the model cannot hold `prompt` and `output` tokens; `what` names the options that add up to them.
 void check_fits(const Subject& subject, std::int64_t prompt, std::int64_t output, const std::string& what);
-// `prompt` if it was given, otherwise the default, limited by the model's length.
+// Returns a shape with the given prompt length, otherwise with the default, limited by the model's length.
 SequenceShape sequence_of(const Subject& subject, const Sizes& sizes, std::int64_t default_prompt, std::int64_t output);
-// The value of --batch in a scenario that takes only one.
+// Returns the value of --batch in a scenario that takes only one.
 std::int64_t one_batch(const Sizes& sizes, std::int64_t otherwise);
 
 // `num_different`: the number of prompt tokens with shared ones counted once; nullopt: none are shared.

@@ -13,7 +13,7 @@
 namespace mortise::bench {
 namespace {
 
-// So many layers that the cache of the first layer has left the processor's caches when the next step begins.
+// With this many layers, the KV of the first layer has left the processor's caches when the next step begins.
 constexpr std::int32_t kLayers = 4;
 constexpr std::int64_t kRowsAtOnce = 512;  // rows written into the cache at a time
 constexpr const char* kNames[] = {"paged", "cascade"};
@@ -92,7 +92,7 @@ PrefixSide::PrefixSide(const DevicePart& device, const Component& component, con
   const auto rows = static_cast<std::size_t>(limits.max_batched_tokens);
   const auto put = [&](std::int32_t num_heads) {
     std::vector<std::uint16_t> values = random_bf16(rows * row_elements(dims, num_heads));
-    // Values as large as after a norm, so that softmax is not nearly uniform.
+    // Makes the values as large as after a norm, so that softmax is not nearly uniform.
     for (std::uint16_t& x : values) x = static_cast<std::uint16_t>(x + (5 << 7));  // times 32
     return upload_.put(std::span<const std::uint16_t>(values));
   };

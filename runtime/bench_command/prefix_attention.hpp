@@ -1,6 +1,6 @@
-// runtime/bench_command/prefix_attention.hpp: attention without a model: sequences that share a prefix decode a token
-// each, with `paged`, which reads the prefix for each of them, and with `cascade`, which reads it once. Used by one
-// thread.
+// runtime/bench_command/prefix_attention.hpp: runs attention without a model. Sequences that share a prefix decode a
+// token each, with `paged`, which reads the prefix for each of them, and with `cascade`, which reads it once. Used by
+// one thread.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +42,7 @@ class PrefixSide {
 
   // Returns the bytes of KV that the last step read, over all layers; nullopt if the plugin does not count them.
   std::optional<std::uint64_t> kv_bytes_read() const;
-  // The output of the last step.
+  // Returns the output of the last step.
   std::vector<std::uint16_t> out(std::int64_t num_rows);
 
  private:
@@ -75,7 +75,7 @@ class PrefixAttention {
   static constexpr std::size_t kPaged = 0, kCascade = 1;
   double seconds(std::size_t side);  // of a step
   std::optional<std::uint64_t> kv_bytes_read(std::size_t side) const { return sides_[side]->kv_bytes_read(); }
-  // Reading each token's K and V once, and the rows' computations with them.
+  // Returns the work of reading each token's K and V once, and of the rows' computations with them.
   Work least_work() const;
   std::shared_ptr<LimitProbes> make_probes(const PipelineDescription& description) const;
   mortise_device_info device() const;

@@ -27,7 +27,8 @@ using Clock = std::chrono::steady_clock;
 constexpr double kSampleSeconds = 0.02;  // long compared with the start of a thread, short compared with a measurement
 constexpr std::size_t kStride = 512;     // bytes of one round of the reading loops
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
-// Larger than any cache that this process has for itself. More would measure the same, and take memory from the model.
+// This is more than any cache that this process has for itself. Still more would measure the same, and take memory from
+// the model.
 constexpr std::size_t kMaxBytes = std::size_t{1} << 30;
 
 std::uint64_t read_words(const std::byte* p, std::size_t bytes) {
@@ -70,8 +71,8 @@ __attribute__((target("avx512f"))) std::uint64_t read_avx512(const std::byte* p,
 
 }  // namespace
 
-// From the fastest of a few trials on one thread: an interrupted trial says nothing, and too few repeats would measure
-// the start of threads.
+// Counts from the fastest of a few trials on one thread: an interrupted trial says nothing, and too few repeats would
+// measure the start of threads.
 std::size_t repeats_of_sample(const std::function<void()>& body) {
   double fastest = kSampleSeconds;
   for (int trial = 0; trial < 3; ++trial) {

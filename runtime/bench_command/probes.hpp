@@ -19,14 +19,14 @@ class LimitProbes {
  public:
   virtual ~LimitProbes() = default;
   virtual Limits sample() = 0;
-  // For the report: the kind of movement ("read", "upload"), the number of bytes that are moved repeatedly, and the
-  // unit that computes; nullopt: no peak is measured.
+  // These return, for the report, the kind of movement ("read", "upload"), the number of bytes that are moved
+  // repeatedly, and the unit that computes; nullopt: no peak is measured.
   virtual std::string movement() const = 0;
   virtual std::size_t working_set_bytes() const = 0;
   virtual std::optional<std::string> unit() const = 0;
 };
 
-// How often `body` must run to take about as long as a sample should.
+// Returns how often `body` must run to take about as long as a sample should.
 std::size_t repeats_of_sample(const std::function<void()>& body);
 
 // Runs body(thread) on `num_threads` threads at once, including the caller. Returns the seconds from the start of the

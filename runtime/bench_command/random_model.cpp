@@ -102,7 +102,7 @@ Weights make_weights(const ModelShape& shape) {
   return weights;
 }
 
-// Uses the config.json of the folder.
+// Makes the checkpoint from the config.json of the folder.
 Checkpoint make_checkpoint(const ModelShape& shape, const std::filesystem::path& folder) {
   Weights weights = make_weights(shape);
   return Checkpoint::from_memory(std::string(shape.name), read_model_config(folder, "bfloat16"),

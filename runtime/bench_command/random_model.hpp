@@ -1,5 +1,5 @@
-// runtime/bench_command/random_model.hpp: a model of a named shape with random weights, in memory or as a checkpoint
-// folder.
+// runtime/bench_command/random_model.hpp: makes a model of a named shape with random weights, in memory or as a
+// checkpoint folder.
 #pragma once
 
 #include <cstdint>
@@ -29,14 +29,14 @@ class TemporaryFolder {
 
 std::vector<std::uint16_t> random_bf16(std::size_t count);  // normal(0, 0.02), the same numbers each time
 
-// Weights are normal(0, 0.02) in bf16, norms 1. They take only a few megabytes, whatever the model's size: all tensors
-// are views, at different offsets, of the same numbers, which repeat in the address space. The weights that the model
-// packs on its device have their full size.
+// Makes a model whose weights are normal(0, 0.02) in bf16, and whose norms are 1. The weights take only a few
+// megabytes, whatever the model's size: all tensors are views, at different offsets, of the same numbers, which repeat
+// in the address space. The weights that the model packs on its device have their full size.
 ModelFiles make_random_model(const ModelShape& shape);
 
 Tokenizer make_tokenizer(const ModelShape& shape);  // the tokenizer of make_random_model
 
-// A draft model for a target with that tokenizer. It has the target's vocabulary, whatever the shape says.
+// Makes a draft model for a target with that tokenizer. It has the target's vocabulary, whatever the shape says.
 ModelFiles make_random_draft(ModelShape shape, Tokenizer target);
 
 // Returns the bytes that such a model packs (with the options `dtype` and `weights` of a model plugin). Throws an Error
@@ -44,7 +44,7 @@ ModelFiles make_random_draft(ModelShape shape, Tokenizer target);
 // process killed by the system.
 std::uint64_t check_fits_memory(const ModelShape& shape, const nlohmann::json& model_options,
                                 std::uint64_t available_bytes);
-// The same check for a draft model, with the memory that the target leaves.
+// Makes the same check for a draft model, with the memory that the target leaves.
 void check_draft_fits_memory(const ModelShape& shape, std::uint64_t available_bytes);
 
 // Writes the model as a checkpoint that any program can load: config.json, tokenizer.json, model.safetensors. Throws an

@@ -15,7 +15,7 @@ using Json = nlohmann::ordered_json;
 constexpr int kFormat = 1;
 constexpr std::uintmax_t kMaxReportBytes = std::uintmax_t{16} << 20;
 
-// Four significant digits: 0.05123, 12.35, 4195.
+// Returns four significant digits: 0.05123, 12.35, 4195.
 std::string number(double value) {
   const double size = std::abs(value);
   return size >= 1000 ? fmt::format("{:.0f}", value)

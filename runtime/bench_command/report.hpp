@@ -1,5 +1,5 @@
-// runtime/bench_command/report.hpp: the results of a run of `mortise bench`, as a table, as JSON, and beside those of
-// an older run.
+// runtime/bench_command/report.hpp: writes the results of a run of `mortise bench` as a table, as JSON, and beside
+// those of an older run.
 //
 // The JSON: {"format": 1, "scenario", "subject", "against" (or null), "device", "command", "started" (UTC), "repeats",
 //  "limits": null | {"movement": "read" | "upload", "read_bytes_per_s" (of that movement), "working_set_bytes",

@@ -20,7 +20,7 @@ struct Sizes {
   std::optional<std::int64_t> draft_tokens;             // --draft-tokens
 };
 
-// Make scenarios on a subject, which outlives them.
+// These make scenarios on a subject, which outlives them.
 Scenario decode_scenario(Subject& subject, const Sizes& sizes);
 Scenario prefill_scenario(Subject& subject, const Sizes& sizes);
 Scenario batch_scenario(Subject& subject, const Sizes& sizes);
@@ -28,8 +28,8 @@ Scenario groups_scenario(Subject& subject, const Sizes& sizes);
 Scenario score_scenario(Subject& subject, const Sizes& sizes);
 // REQUIRES: the subject has no prefix cache.
 Scenario prediction_scenario(Subject& subject, const Sizes& sizes);
-// Starts processes, so it takes a choice instead of an open subject. Writes the weights of a shape to a temporary
-// folder.
+// The scenario starts processes, so it takes a choice instead of an open subject. Writes the weights of a shape to a
+// temporary folder.
 Scenario startup_scenario(const SubjectChoice& choice);
 
 // Compares the engine of the choice with `mortise serve`, and with servers at `urls` that speak OpenAI's API.
@@ -42,9 +42,9 @@ Scenario memory_scenario(const SubjectChoice& choice, const Sizes& sizes);
 // `device` is set to a description of the device.
 Scenario attention_scenario(const SubjectChoice& choice, const Sizes& sizes, std::string& device);
 
-// The machine's limits: bandwidth of memory and caches, peaks of the units, for 1, 2, 4, .. threads.
+// Returns the machine's limits: bandwidth of memory and caches, peaks of the units, for 1, 2, 4, .. threads.
 std::vector<Figure> measure_limits(int repeats);
-// The limits of a device with its own memory: bandwidth of that memory and of uploads, and peak of products.
+// Returns the limits of a device with its own memory: bandwidth of that memory and of uploads, and peak of products.
 std::vector<Figure> measure_limits(int repeats, ProbedDevice& device, const ProductSizes& sizes = {});
 
 }  // namespace mortise::bench

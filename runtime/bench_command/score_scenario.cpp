@@ -1,5 +1,5 @@
-// score: the cost of log probabilities relative to the prefill of the same tokens plus the head's product for the
-// scored rows. For all tokens of prompts, and for many choices after each of several long contexts.
+// score: measures the cost of log probabilities relative to the prefill of the same tokens plus the head's product for
+// the scored rows, for all tokens of prompts, and for many choices after each of several long contexts.
 #include <memory>
 #include <random>
 
@@ -36,8 +36,8 @@ std::vector<Request> make_choice_requests(const ChoiceLoad& load, std::int32_t v
   return choices;
 }
 
-// Measures the head's product for this many rows without the engine, which is idle meanwhile. In tokens/s of the work
-// that the rows belong to, to be comparable.
+// Measures the head's product for this many rows without the engine, which is idle meanwhile. The unit is tokens/s of
+// the work that the rows belong to, so that the figures can be compared.
 class HeadProduct {
  public:
   explicit HeadProduct(Subject& subject)

@@ -23,7 +23,7 @@ Json changed_options(const Component& component, const Json& options) {
   return changed;
 }
 
-// The constructor of a part in a script: its name, or its file if the name does not find it.
+// Returns the constructor of a part in a script: its name, or its file if the name does not find it.
 std::string constructor_of(const PartDescription& part, const PluginCatalog& catalog) {
   const Component* component = part.choices.front().component;
   const auto found = catalog.find(part.name).components;

@@ -1,5 +1,6 @@
-// serve: the cost of `mortise serve` over its engine: tokens/s of many streams, and the time to a first token, for an
-// engine in this process and for a server with the same pipeline in another. Servers at --url are measured beside them.
+// serve: measures what `mortise serve` costs beside its engine: tokens/s of many streams, and the time to a first
+// token, for an engine in this process and for a server with the same pipeline in another process. Servers at --url are
+// measured beside them.
 #include <memory>
 #include <utility>
 
@@ -38,7 +39,7 @@ Case streams_case(const std::string& who, const StreamLoad& load, const RunLoad&
   return out;
 }
 
-// The mean over several requests, one after the other.
+// The figure is the mean over several requests, one after the other.
 Case first_token_case(const std::string& who, const StreamLoad& load, const RunLoad& run) {
   constexpr std::uint32_t kTurns = 10;
   Case out;

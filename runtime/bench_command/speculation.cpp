@@ -85,7 +85,7 @@ SpeculationRow measure_row(Pipelines& pipelines, const Work& work, std::int64_t 
       Series{pipelines.adaptive.engine(), requests_of(work, batch, work.proposer, sizes), {}}};
   for (Series& one : series) one.run(/*counts=*/false);
   for (int repeat = 0; repeat < repeats; ++repeat) {
-    // Alternately forwards and backwards, so that a drift of the machine favours no side.
+    // Runs the sides alternately forwards and backwards, so that a drift of the machine favours none.
     for (std::size_t i = 0; i < series.size(); ++i)
       series[repeat % 2 == 0 ? i : series.size() - 1 - i].run(/*counts=*/true);
   }
@@ -101,7 +101,7 @@ SpeculationRow measure_row(Pipelines& pipelines, const Work& work, std::int64_t 
                      {}};
   row.fixed_speed = paired_ratio(row.none.tokens_per_s, row.fixed.tokens_per_s);
   row.adaptive_speed = paired_ratio(row.none_beside_adaptive.tokens_per_s, row.adaptive.tokens_per_s);
-  // Chooses the better one from the whole row; choosing it in each pair would pick noise.
+  // Chooses the better side from the whole row, because choosing it in each pair would pick noise.
   const auto gains = [](const SpeculationSide& none, const SpeculationSide& side) {
     std::vector<double> ratios;
     for (std::size_t i = 0; i < side.tokens_per_s.size(); ++i) {
@@ -161,7 +161,7 @@ class SpeculationRuns {
     }
   }
 
-  // The proposers of the script on stories, and ngram on texts that quote.
+  // Measures the proposers of the script on stories, and ngram on texts that quote their prompts.
   void measure_texts(std::string& device) {
     const auto with_ngram = [](PipelineDescription& pipeline) {
       const auto is_ngram = [](const PartDescription& part) { return part.name == "ngram"; };

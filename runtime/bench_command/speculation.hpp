@@ -14,7 +14,7 @@ namespace mortise::bench {
 
 // A way to run the requests.
 struct SpeculationSide {
-  std::vector<double> tokens_per_s;   // decoded, a sample a repetition
+  std::vector<double> tokens_per_s;   // decoded tokens, one sample for each repetition
   double value = 0;                   // their median
   double acceptance_rate = 0;         // accepted / draft tokens; 0 without drafts
   double mean_acceptance_length = 1;  // over all steps, including those without drafts
@@ -32,9 +32,9 @@ struct SpeculationRow {
 };
 
 // Opens the pipeline of `choice` with the proposers and lengths to compare. With a shape, a draft shape, or rates in
-// `sizes`: an oracle at each rate (with a draft shape it costs as much as that model), and ngram on texts in which it
-// finds nothing. Otherwise: the proposers of the script on stories, and ngram on texts that quote their prompts. Sets
-// `device` to a description of the device.
+// `sizes`, it measures an oracle at each rate (with a draft shape the oracle costs as much as that model), and ngram on
+// texts in which it finds nothing. Otherwise it measures the proposers of the script on stories, and ngram on texts
+// that quote their prompts. Sets `device` to a description of the device.
 std::vector<SpeculationRow> measure_speculation(const SubjectChoice& choice, const Sizes& sizes, int repeats,
                                                 std::string& device);
 

@@ -1,4 +1,4 @@
-// startup: the time from the start of a process to its first token, with all files in the page cache.
+// startup: measures the time from the start of a process to its first token, with all files in the page cache.
 #include "bench_command/child_process.hpp"
 #include "bench_command/machine.hpp"
 #include "bench_command/pipeline_files.hpp"
@@ -18,7 +18,7 @@ std::size_t threads_of(const PipelineScript& script) {
   return threads->get<std::size_t>();
 }
 
-// The limits of bringing the weights to the processors, or to a device with its own memory.
+// Returns the limits of bringing the weights to the processors, or to a device with its own memory.
 std::shared_ptr<LimitProbes> make_probes(const SubjectChoice& choice, double bytes) {
   const PipelineScript script = load_subject_script(choice);
   if (auto device = ProbedDevice::open(script.pipelines().front())) {

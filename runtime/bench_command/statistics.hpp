@@ -1,4 +1,4 @@
-// runtime/bench_command/statistics.hpp: medians, and ratios from pairs of measurements.
+// runtime/bench_command/statistics.hpp: computes medians, and ratios from pairs of measurements.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace mortise::bench {
 
-double median(std::vector<double> values);  // REQUIRES: at least one
+double median(std::vector<double> values);  // REQUIRES: there is a value
 
 struct Bound {
   double low, high;
@@ -24,11 +24,11 @@ struct PairedRatio {
   // with fewer than 6 pairs, which are not enough.
   std::optional<Bound> bound;
 };
-// REQUIRES: equal sizes, values above 0.
+// REQUIRES: both have the same size, and all values are above 0.
 PairedRatio paired_ratio(std::span<const double> a, std::span<const double> b);
 
-// The largest c with P(W <= c) <= 2.5 %, where W is the sum of the ranks of positive differences among n pairs if
-// neither side is larger. nullopt if even P(W = 0) is larger.
+// Returns the largest c with P(W <= c) <= 2.5 %, where W is the sum of the ranks of positive differences among n pairs
+// if neither side is larger. nullopt if even P(W = 0) is larger.
 std::optional<std::size_t> signed_rank_critical(std::size_t n);
 
 inline constexpr std::size_t kMinPairs = 6;

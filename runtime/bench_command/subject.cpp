@@ -11,7 +11,8 @@
 namespace mortise::bench {
 namespace {
 
-// For shapes without a script. Has a sequence for each request of the largest scenario, and blocks for all tokens.
+// The script for shapes without one. It has a sequence for each request of the largest scenario, and blocks for all
+// tokens.
 constexpr const char* kShapeScript = R"(return pipeline {
   device    = cpu {},
   model     = llama { path = script_dir },  -- the shape's random weights take its place
@@ -28,8 +29,8 @@ PipelineScript load_script(const SubjectChoice& choice, const PluginCatalog& cat
   return PipelineScript::load_demo(catalog);
 }
 
-// MORTISE_ISA beats the option, so an instruction set of the option would silently not be measured. Throws an Error
-// then.
+// MORTISE_ISA beats the option isa, so the instruction set of the option would silently not be measured. Throws an
+// Error in that case.
 void check_environment(const SubjectChoice& choice) {
   const std::optional<std::string> forced = environment::read(environment::kIsa);
   if (!forced) return;
@@ -40,7 +41,7 @@ void check_environment(const SubjectChoice& choice) {
   }
 }
 
-// Bytes that the attention keeps for a position in a layer, including scales.
+// Returns the bytes that the attention keeps for a position in a layer, including scales.
 double kv_bytes_of(const Assembly& assembly) {
   const double positions = static_cast<double>(assembly.limits().block_size) * assembly.dims().num_layers;
   return static_cast<double>(assembly.kv_bytes_per_block()) / positions;

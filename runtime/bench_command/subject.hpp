@@ -18,12 +18,12 @@
 
 namespace mortise::bench {
 
-// The choice of a pipeline: a script's, with another model if a shape is given, and with changed options. A value;
-// borrows the shapes.
+// The choice of a pipeline: that of a script, with another model if a shape is given, and with changed options. A
+// value; borrows the shapes.
 struct SubjectChoice {
   std::string script;                 // empty: the demo, or with a shape a script for benchmarks
   const ModelShape* shape = nullptr;  // random weights instead of the script's model
-  // Random weights, with the target's vocabulary, instead of every draft model.
+  // If set, random weights with the target's vocabulary take the place of every draft model.
   const ModelShape* draft_shape = nullptr;
   std::vector<Setting> settings;
   std::function<void(PipelineDescription&)> change;  // changes the pipeline before the settings; may be empty
@@ -32,7 +32,7 @@ struct SubjectChoice {
   std::string label() const;  // "160m (random weights), draft model tiny, model.weights=int8"
 };
 
-// The choice as a checked script. Throws an Error.
+// Returns the choice as a checked script. Throws an Error.
 PipelineScript load_subject_script(const SubjectChoice& choice);
 
 // An open pipeline with a running engine. Used by one thread. Invariant: the engine runs the parts of assembly_.
@@ -46,22 +46,22 @@ class Subject {
   Engine& engine() { return engine_; }
   const ModelCost& cost() const { return cost_; }
   const mortise_device_info& device() const { return device_; }
-  // The limits of its steps; null: nothing is known about its device.
+  // Returns the limits of its steps; null: nothing is known about its device.
   std::shared_ptr<LimitProbes> make_probes() const;
 
  private:
   PipelineScript script_;
-  std::shared_ptr<DeviceStepProbes> device_probes_;  // null: its memory is the host's, or it does not compute in bf16
+  std::shared_ptr<DeviceStepProbes> device_probes_;  // null: the device uses host memory, or does not compute in bf16
   Assembly assembly_;
   mortise_device_info device_;
   ModelCost cost_;
   Engine engine_;
 };
 
-// "cpu, amx, 2 threads"
+// Returns a text such as "cpu, amx, 2 threads".
 std::string device_text(const mortise_device_info& info);
 
-// The unit with which the cpu device's instruction set ("amx", ..) multiplies weights of this type (MORTISE_I8:
+// Returns the unit with which the cpu device's instruction set ("amx", ..) multiplies weights of this type (MORTISE_I8:
 // integers of 8 or 4 bits), if the unit is measured here.
 std::optional<Unit> unit_of_isa(std::string_view isa, std::int32_t dtype);
 
