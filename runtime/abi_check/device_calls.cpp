@@ -20,7 +20,8 @@ const mortise_device_table& table_of(const Device& self) {
   return self.table<mortise_device_table>();
 }
 
-// Checks that no step runs: [control] functions may not be called in a step, because they cannot run in a captured one.
+// Checks that the call is made outside of steps and captures, because a captured step cannot contain [control]
+// functions.
 void check_control(const Call& call, const Device& self) {
   const bool is_step_of_part = call.is_within_step() && (call.caller()->instance().real.kind == PartKind::kModel ||
                                                          call.caller()->instance().real.kind == PartKind::kAttention);

@@ -186,7 +186,7 @@ void check_pipeline(const PipelineDescription& pipeline, bool has_own_chat) {
   }
 }
 
-// Checks the variables of the script's functions, which have not run yet.
+// Throws an Error if a function of the script names an unknown variable. The functions have not run yet.
 void check_variables(const PipelineScript& script, const PluginCatalog& catalog) {
   const std::vector<std::string> unknown = script.unknown_variables(catalog);
   if (unknown.empty()) return;

@@ -89,7 +89,7 @@ class Part {
     check_answer(function, answer, has_thrown);
     return answer;
   }
-  // Makes a call in the same way that must succeed.
+  // Does the same for a call that must succeed.
   template <typename Body>
   void perform(const char* function, Body&& body) const {
     const Answer answer = call(function, body);

@@ -38,7 +38,7 @@ struct CaseStart {
   std::size_t total;   // the number of cases; 0: not known, as for the last cases of the level fuzz
 };
 
-// Called to tell the caller how a run goes.
+// Functions that tell the caller of a run how it goes.
 struct SuiteEvents {
   std::function<void(const CaseStart&)> on_start = [](const CaseStart&) {};
   std::function<void(const Finding&)> on_finding = [](const Finding&) {};

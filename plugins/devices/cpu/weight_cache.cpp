@@ -109,7 +109,7 @@ void WeightCache::forget(const mortise_weight& weight) {
 void WeightCache::warn(const std::exception& error, const char* consequence) const noexcept {
   if (host_ == nullptr) return;
   try {
-    // Names the file in the text: a Failure already does, exceptions of the library do not.
+    // The text names the file: a Failure already does, exceptions of the library do not.
     std::string text;
     if (dynamic_cast<const Failure*>(&error) == nullptr) text.append(path_.native()).append(": ");
     text.append(error.what()).append("; ").append(consequence);

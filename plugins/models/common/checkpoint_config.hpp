@@ -15,8 +15,8 @@ struct Family {
   const char* architecture;
 };
 
-// Returns the model_type of the checkpoint's family. A configuration without a model_type is of the family that has its
-// architecture, as in transformers. Throws Failure for a checkpoint of none of `families`, and for one whose
+// Returns the model_type of the checkpoint's family, by the names of transformers. If the configuration has no
+// model_type, its architecture decides. Throws Failure for a checkpoint of none of `families`, and for one whose
 // architectures are all of another kind (a classifier, an encoder), because their heads differ.
 std::string family_of(const ConfigSection& config, std::initializer_list<Family> families);
 
