@@ -12,6 +12,7 @@
 #include "kernels/cuda/linear_fp8_stream.hpp"
 #include "kernels/cuda/linear_fp8_wide.hpp"
 #include "kernels/cuda/linear_fp8_widened.hpp"
+#include "kernels/cuda/linear_int4_many.hpp"
 #include "kernels/cuda/linear_int4_stream.hpp"
 #include "kernels/cuda/linear_int4_widened.hpp"
 #include "kernels/cuda/linear_int_mma.hpp"
@@ -132,6 +133,8 @@ void multiply(mortise_device& device, const Matrix& x, const mortise_weight& wei
     multiply_by(stream_int_workspace_bytes, launch_linear_int_stream);
   } else if (widens) {
     multiply_by(widened_int4_workspace_bytes, launch_linear_int4_widened);
+  } else if (is_many_int4(args)) {
+    multiply_by(many_int4_workspace_bytes, launch_linear_int4_many);
   } else {
     multiply_by(wide_int_workspace_bytes, launch_linear_int_wide);
   }

@@ -13,6 +13,7 @@
 #include "kernels/cuda/linear_fp8_stream.hpp"
 #include "kernels/cuda/linear_fp8_wide.hpp"
 #include "kernels/cuda/linear_fp8_widened.hpp"
+#include "kernels/cuda/linear_int4_many.hpp"
 #include "kernels/cuda/linear_int4_stream.hpp"
 #include "kernels/cuda/linear_int4_widened.hpp"
 #include "kernels/cuda/linear_int_stream.hpp"
@@ -126,6 +127,7 @@ void prepare_hopper_kernels() {
   check_cuda(prepare_stream_kernel(), kWhere);
   check_cuda(prepare_int_stream_kernels(), kWhere);
   check_cuda(prepare_int4_stream_kernels(), kWhere);
+  check_cuda(prepare_int4_many_kernels(), kWhere);
   check_cuda(prepare_int4_widened_kernels(), kWhere);
   check_cuda(prepare_int_wide_kernels(), kWhere);
   check_cuda(prepare_fp8_stream_kernels(), kWhere);

@@ -1,5 +1,5 @@
 // plugins/kernels/cuda/linear_int_wide.hpp: a product with quantised weights for any number of rows, on wgmma. Used
-// where neither linear_int_stream nor linear_int4_widened takes the product.
+// where no other kernel takes the product.
 //   y[m,n] = round((sum_g f32(dot[m,n,g]) * scale[n,g]) * sx[m] (+ bias[n]))     docs/numerics.md, "Quantised linear"
 // Shapes: LinearIntArgs, any m and k. Two kernels: the first writes q and sx of the rows of x to the workspace, the
 // second multiplies.

@@ -1,0 +1,420 @@
+// Weights are the a operand of the instruction (64 columns of y per warpgroup). They come from registers, where they
+// are unpacked. Rows of q are the b operand. A block computes tile after tile. One warpgroup loads chunks of weights
+// and q into a ring in shared memory, two multiply. Each of these has two accumulators of integers in turn: while the
+// tensor cores add up a group in one, the sums of the group before are converted and added in f32.
+//
+// Two blocks are a cluster. They compute neighbouring tiles of the same rows at the same time, and each loads half of q
+// for both: alone, the L2 would be the limit.
+#include "kernels/cuda/linear_int4_many.hpp"
+
+#include <algorithm>
+
+#include "kernels/cuda/bf16.cuh"
+#include "kernels/cuda/int4_many_ring.cuh"
+#include "kernels/cuda/int_loads.cuh"
+#include "kernels/cuda/int_rows.hpp"
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/mma.cuh"
+#include "kernels/cuda/row_pieces.cuh"
+#include "kernels/cuda/wgmma.cuh"
+
+namespace mortise::cuda {
+namespace {
+
+constexpr std::int64_t kFewestRows = 33;  // with fewer, linear_int4_widened is faster
+
+// Two neighbouring elements of a column, rounded as `put` does. The instruction's NaN is 0x7fff, which no number is,
+// and the canonical one is 0x7fc0.
+__device__ __forceinline__ std::uint32_t bf16_pair(float low, float high) {
+  std::uint32_t pair;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  const std::uint32_t nans = ((pair & 0x7fff7fffu) + 0x00010001u) >> 15 & 0x00010001u;
+  return pair - 0x3fu * nans;
+}
+
+// Stores four 8 x 8 matrices of 16-bit elements. Lane l passes the address of row l % 8 of matrix l / 8, and has two
+// elements of column l / 4 of each matrix, those of rows 2 (l % 4) and the next one.
+__device__ __forceinline__ void store_transposed(std::uint32_t address, const std::uint32_t (&r)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(address), "r"(r[0]),
+               "r"(r[1]), "r"(r[2]), "r"(r[3])
+               : "memory");
+}
+
+// A warpgroup's part of a tile of y: 64 columns times kTileRows rows. One per thread; methods are called by the whole
+// warpgroup. Invariant: place_ is the place of the next chunk to take.
+template <int kSets, int kTileRows>
+class Multiplier {
+  using S = ManyShape<kSets, kTileRows>;
+  static constexpr int kEights = kTileRows / 8;
+  // A unit is the part of a set that is unpacked and multiplied together.
+  static constexpr int kSteps = 2, kUnits = kIntSteps / kSets / kSteps;  // in a unit; in a set
+
+ public:
+  __device__ Multiplier(const ManyArgs& args, const ManyPlace<S>& place, int warp, int rank)
+      : args_(args), place_(place), warp_(warp), lane_(static_cast<int>(threadIdx.x) % 32), rank_(rank) {}
+
+  __device__ __forceinline__ void compute(int pair) {
+#pragma unroll
+    for (int i = 0; i < kEights; ++i) {
+#pragma unroll
+      for (int j = 0; j < 4; ++j) acc_[i][j] = 0.0f;
+    }
+    take_chunk();
+    start_set<0, 0>();
+    if constexpr (kUnits == 2) start_second<0>();
+    int chunk = 1;
+    if constexpr (kSets == 1) {
+#pragma unroll 1
+      for (; chunk + 1 < args_.chunks; chunk += 2) {
+        start_and_end_before<0, 1>();
+        start_and_end_before<0, 0>();
+      }
+      if (chunk < args_.chunks) {
+        start_and_end_before<0, 1>();
+        end_last<1>();
+      } else {
+        end_last<0>();
+      }
+    } else {
+#pragma unroll 1
+      for (; chunk < args_.chunks; ++chunk) {
+        add_from<1>();
+        start_and_end_before<0, 0>();
+      }
+      // Always true. Without the branch ptxas lets no product run while sums are added (its message C7514).
+      if (chunk <= args_.chunks) {
+        add_from<1>();
+        end_last<1>();
+      } else {
+        end_last<0>();
+      }
+    }
+    const TilePosition tile = position_of(args_, pair, rank_);
+    if (tile.exists) write(tile.row * kTileRows, (tile.column * kPanels + warp_) * kIntPanel);
+  }
+
+ private:
+  // Starts the products of set kSet, in accumulator kAccumulator, and adds the sums of the set before, which are in the
+  // other one.
+  template <int kSet, int kAccumulator>
+  __device__ __forceinline__ void start_and_end_before() {
+    const std::uint32_t free = free_;
+    if constexpr (kSet == 0) take_chunk();
+    start_set<kSet, kAccumulator>();
+    wait_products_but_last();
+    end<1 - kAccumulator>();
+    if constexpr (kSet == 0) release(free);
+    if constexpr (kUnits == 2) start_second<kAccumulator>();
+  }
+  // The same for the sets of a chunk from kSet on.
+  template <int kSet>
+  __device__ __forceinline__ void add_from() {
+    if constexpr (kSet < kSets) {
+      start_and_end_before<kSet, kSet % 2>();
+      add_from<kSet + 1>();
+    }
+  }
+  template <int kAccumulator>
+  __device__ __forceinline__ void end_last() {
+    wait_products();
+    end<kAccumulator>();
+    release(free_);
+  }
+
+  __device__ __forceinline__ void take_chunk() {
+    wait_barrier(place_.full(), place_.phase);
+    rows_ = matrix(place_.rows(), 0, 1024);
+    weights_ = place_.panel(warp_);
+    free_ = place_.free();
+    place_.advance();
+  }
+  template <int kSet, int kAccumulator>
+  __device__ __forceinline__ void start_set() {
+    const std::uint32_t set = weights_ + 1024 + kSet * kIntSetBytes, zeros = set + 4 * kIntPanel + lane_ / 4;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      scale_[kAccumulator][half] = load_scale(set + lane_ / 4 * 4 + 32 * half);
+      less_zero_[half] = 0x80808080u - load_zero(zeros + 8 * half) * 0x01010101u;
+    }
+    start_unit<kSet * kUnits, kAccumulator, kUnits == 2 ? 0 : kAccumulator>();
+  }
+  // Starts the second unit of a set of 128 columns.
+  template <int kAccumulator>
+  __device__ __forceinline__ void start_second() {
+    start_unit<1, kAccumulator, 1>();
+    wait_products_but_last();
+  }
+  // Starts unit kUnit of the chunk. The products of the unit before may still run; they have their own fragments.
+  template <int kUnit, int kAccumulator, int kFragments>
+  __device__ __forceinline__ void start_unit() {
+    constexpr bool kAdds = kUnit % kUnits != 0;  // to the first unit of the set
+    std::uint32_t(&a)[kSteps][4] = a_[kFragments];
+    const uint4 vector = load_sixteen(weights_ + kUnit * kSteps / 2 * 512 + lane_ * 16);
+    const std::uint32_t words[4] = {vector.x, vector.y, vector.z, vector.w};
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const std::uint32_t values = ((kUnit * kSteps + step) % 2 == 0 ? words[j] : words[j] >> 4) & 0x0f0f0f0fu;
+        a[step][j] = (values + less_zero_[j % 2]) ^ 0x80808080u;  // no byte carries to the next
+      }
+    }
+    begin_products();
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+      product(dot_[kAccumulator], a[step], moved(rows_, (kUnit * kSteps + step) * kIntStep), kAdds || step > 0);
+    }
+    commit_products();
+  }
+  template <int kAccumulator>
+  __device__ __forceinline__ void end() {
+    hold(dot_[kAccumulator]);
+#pragma unroll
+    for (int i = 0; i < kEights; ++i) {
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const float sum = __int2float_rn(dot_[kAccumulator][i][j]);
+        acc_[i][j] = __fadd_rn(acc_[i][j], __fmul_rn(sum, scale_[kAccumulator][j / 2]));
+      }
+    }
+    hold(acc_);  // so that the compiler does not add after the next products have started
+  }
+  __device__ __forceinline__ void release(std::uint32_t barrier) const {
+    __syncwarp();  // all lanes have read their scales
+    if (lane_ < kCluster) arrive_in_cluster(barrier, lane_);
+  }
+
+  // Writes the warp's sixteen columns.
+  __device__ __forceinline__ void write(int row, int column) {
+    const LinearIntArgs& linear = args_.linear;
+    scale_rows(row + lane_ % 4 * 2);
+    if (linear.bias != nullptr) add_bias(column + lane_ / 4);
+    if (args_.whole_vectors && column + kIntPanel <= linear.n) {
+      write_transposed(row, column);
+    } else {
+      write_one_by_one(row + lane_ % 4 * 2, column + lane_ / 4);
+    }
+  }
+  __device__ __forceinline__ void scale_rows(int row) {
+    float2 scales[kEights];
+#pragma unroll
+    for (int i = 0; i < kEights; ++i) {
+      const std::int64_t m = row + 8 * i;
+      scales[i] = m < args_.linear.m ? *reinterpret_cast<const float2*>(args_.row_scales + m) : float2{0, 0};
+    }
+#pragma unroll
+    for (int i = 0; i < kEights; ++i) {
+#pragma unroll
+      for (int j = 0; j < 4; ++j) acc_[i][j] = __fmul_rn(acc_[i][j], j % 2 == 0 ? scales[i].x : scales[i].y);
+    }
+  }
+  __device__ __forceinline__ void add_bias(int column) {
+    float bias[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      bias[half] = column + 8 * half < args_.linear.n ? args_.linear.bias[column + 8 * half] : 0.0f;
+    }
+#pragma unroll
+    for (int i = 0; i < kEights; ++i) {
+#pragma unroll
+      for (int j = 0; j < 4; ++j) acc_[i][j] = __fadd_rn(acc_[i][j], bias[j / 2]);
+    }
+  }
+  __device__ __forceinline__ void write_transposed(int row, int column) const {
+    const LinearIntArgs& linear = args_.linear;
+    const std::uint32_t out = place_.memory + S::kOut + warp_ * S::kOutBytes;
+    __syncwarp();  // all lanes have read the tile before
+#pragma unroll
+    for (int i = 0; i < kEights; i += 2) {
+      const std::uint32_t pairs[4] = {bf16_pair(acc_[i][0], acc_[i][1]), bf16_pair(acc_[i][2], acc_[i][3]),
+                                      bf16_pair(acc_[i + 1][0], acc_[i + 1][1]),
+                                      bf16_pair(acc_[i + 1][2], acc_[i + 1][3])};
+      store_transposed(out + (i * 8 + lane_ / 16 * 8 + lane_ % 8) * 32 + lane_ / 8 % 2 * 16, pairs);
+    }
+    __syncwarp();
+    Bf16* const y = static_cast<Bf16*>(linear.y) + column + lane_ % 2 * 8;
+#pragma unroll
+    for (int i = 0; i < kEights; i += 2) {
+      const std::int64_t m = row + 8 * i + lane_ / 2;
+      if (m < linear.m) *reinterpret_cast<uint4*>(y + m * linear.y_stride) = load_sixteen(out + i * 256 + lane_ * 16);
+    }
+  }
+  __device__ __forceinline__ void write_one_by_one(int row, int column) const {
+    const LinearIntArgs& linear = args_.linear;
+#pragma unroll
+    for (int i = 0; i < kEights; ++i) {
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const std::int64_t m = row + 8 * i + j % 2, n = column + j / 2 * 8;
+        if (n >= linear.n || m >= linear.m) continue;
+        if (linear.y_type == ElementType::kBf16) {
+          put(static_cast<Bf16*>(linear.y)[m * linear.y_stride + n], acc_[i][j]);
+        } else {
+          put(static_cast<float*>(linear.y)[m * linear.y_stride + n], acc_[i][j]);
+        }
+      }
+    }
+  }
+
+  const ManyArgs& args_;
+  ManyPlace<S> place_;
+  const int warp_, lane_, rank_;
+  // The chunk whose products were started last.
+  std::uint64_t rows_ = 0;
+  std::uint32_t weights_ = 0, free_ = 0;
+  std::uint32_t a_[2][kSteps][4];    // weights of two units
+  std::uint32_t less_zero_[2];       // of the lane's two columns: 128 - zero point in all bytes
+  std::int32_t dot_[2][kEights][4];  // sums of a group
+  float scale_[2][2];                // of the lane's two columns
+  float acc_[kEights][4];
+};
+
+template <int kSets, int kTileRows>
+__global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kThreads, 1)
+    int4_many_kernel(const __grid_constant__ ManyArgs args) {
+  using S = ManyShape<kSets, kTileRows>;
+  extern __shared__ __align__(1024) char memory[];
+  let_next_kernel_begin();
+  const ManyPlace<S> place = {shared_address(memory)};
+  const int rank = static_cast<int>(rank_in_cluster());
+  make_barriers(place.full(), S::kPlaces, 1);
+  make_barriers(place.free(), S::kPlaces, kCluster * kUsers);
+  publish_barriers();
+  wait_for_cluster();
+  // __shfl_sync tells the compiler that it is uniform.
+  const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0);
+  const int cluster = static_cast<int>(blockIdx.x) / kCluster, clusters = static_cast<int>(gridDim.x) / kCluster;
+  if (warp >= kUsers) {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kFewRegisters));
+    wait_for_kernel_before();
+    see_writes();
+    if (threadIdx.x % 32 == 0) feed<S>(args, place, kTileRows, warp - kUsers, rank);
+    __syncwarp();
+  } else {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kManyRegisters));
+    wait_for_kernel_before();
+    Multiplier<kSets, kTileRows> multiplier(args, place, warp, rank);
+#pragma unroll 1
+    for (int pair = cluster; pair < args.pairs; pair += clusters) {
+      multiplier.compute(pair);
+    }
+  }
+  wait_for_cluster();  // the other block may still write to this block's shared memory
+}
+
+using Kernel = void (*)(ManyArgs);
+struct Choice {
+  Kernel kernel;
+  int tile_rows, bytes;
+};
+template <int kSets, int kTileRows>
+Choice choice() {
+  return {int4_many_kernel<kSets, kTileRows>, kTileRows, ManyShape<kSets, kTileRows>::kBytes};
+}
+// The available tile sizes.
+constexpr int kChoices = 3;
+Choice choice_of(int sets, int size) {
+  switch (size) {
+    case 0:
+      return sets == 1 ? choice<1, 32>() : choice<2, 32>();
+    case 1:
+      return sets == 1 ? choice<1, 64>() : choice<2, 64>();
+    default:
+      return sets == 1 ? choice<1, 128>() : choice<2, 128>();
+  }
+}
+
+// The pairs of tiles of so many rows.
+std::int64_t pairs_of(const LinearIntArgs& args, std::int64_t tile_rows) {
+  return (args.n + kCluster * kColumns - 1) / (kCluster * kColumns) * ((args.m + tile_rows - 1) / tile_rows);
+}
+
+// The tile size with which a block takes the least time. A chunk takes as long as it would take for so many more rows
+// (H100, groups of 64). The choice changes no bit.
+Choice cheapest(const LinearIntArgs& args, int sets, int num_blocks) {
+  constexpr std::int64_t kRowsOfChunk = 42;
+  Choice best = {};
+  std::int64_t least = INT64_MAX;
+  for (int size = 0; size < kChoices; ++size) {
+    const Choice one = choice_of(sets, size);
+    const std::int64_t clusters = num_blocks / kCluster, pairs = pairs_of(args, one.tile_rows);
+    const std::int64_t cost = (pairs + clusters - 1) / clusters * (kRowsOfChunk + one.tile_rows);
+    if (cost <= least) least = cost, best = one;
+  }
+  return best;
+}
+
+// Describes the panels of a weight in pieces of one chunk of a tile's panels.
+cudaError_t describe_panels(const std::byte* w, std::int64_t panels, std::int64_t panel_bytes, std::int64_t chunk_bytes,
+                            CUtensorMap& map) {
+  const EncodeTiled encode = encode_tiled();
+  if (encode == nullptr) return cudaErrorNotSupported;
+  // Elements of eight bytes, because a piece may have at most 256 elements along a row.
+  const cuuint64_t sizes[] = {static_cast<cuuint64_t>(panel_bytes / 8), static_cast<cuuint64_t>(panels)};
+  const cuuint64_t strides[] = {static_cast<cuuint64_t>(panel_bytes)};
+  const cuuint32_t box[] = {static_cast<cuuint32_t>(chunk_bytes / 8), kPanels};
+  const cuuint32_t steps[] = {1, 1};
+  const CUresult result = encode(&map, CU_TENSOR_MAP_DATA_TYPE_INT64, 2, const_cast<std::byte*>(w), sizes, strides, box,
+                                 steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE,
+                                 CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+}  // namespace
+
+bool is_many_int4(const LinearIntArgs& args) {
+  const IntLayout layout(args.format);
+  return args.format.bits == 4 && args.m >= kFewestRows && layout.column_group >= 64 &&
+         args.format.group_size == layout.column_group;
+}
+
+std::uint64_t many_int4_workspace_bytes(const LinearIntArgs& args) {
+  return int_rows_bytes(args, /*sums=*/false);
+}
+
+cudaError_t launch_linear_int4_many(const LinearIntArgs& args, void* workspace, cudaStream_t stream) {
+  if (args.m == 0 || args.n == 0) return cudaSuccess;
+  const IntLayout layout(args.format);
+  const IntRows rows = int_rows_in(workspace, args, /*sums=*/false);
+  if (const cudaError_t error = launch_quantize_rows(args, rows, stream); error != cudaSuccess) return error;
+  int most = 0;
+  if (const cudaError_t error = num_multiprocessors(most); error != cudaSuccess) return error;
+  const Choice chosen = cheapest(args, kIntChunk / layout.column_group, most);
+  ManyArgs all = {};
+  if (const cudaError_t error = describe_pieces(CU_TENSOR_MAP_DATA_TYPE_UINT8, rows.q, args.m, rows.row_bytes,
+                                                rows.row_bytes, chosen.tile_rows / kCluster, kIntChunk, all.q);
+      error != cudaSuccess) {
+    return error;
+  }
+  const std::int64_t first_panel = args.first_column / kIntPanel;
+  if (const cudaError_t error = describe_panels(args.w + first_panel * layout.panel_bytes, layout.panels - first_panel,
+                                                layout.panel_bytes, layout.chunk_bytes, all.weights);
+      error != cudaSuccess) {
+    return error;
+  }
+  all.linear = args;
+  all.row_scales = rows.scales;
+  all.chunks = static_cast<std::int32_t>(layout.chunks);
+  all.row_tiles = static_cast<std::int32_t>((args.m + chosen.tile_rows - 1) / chosen.tile_rows);
+  all.column_tiles = static_cast<std::int32_t>((args.n + kColumns - 1) / kColumns);
+  all.pairs = static_cast<std::int32_t>(pairs_of(args, chosen.tile_rows));
+  all.whole_vectors =
+      args.y_type == ElementType::kBf16 && args.y_stride % 8 == 0 && reinterpret_cast<std::uintptr_t>(args.y) % 16 == 0;
+  const int blocks = kCluster * std::min(all.pairs, most / kCluster);
+  return launch_overlapped(chosen.kernel, dim3(static_cast<unsigned>(blocks)), kThreads,
+                           static_cast<std::size_t>(chosen.bytes), stream, all);
+}
+
+cudaError_t prepare_int4_many_kernels() {
+  for (const int sets : {1, 2}) {
+    for (int size = 0; size < kChoices; ++size) {
+      const Choice one = choice_of(sets, size);
+      const cudaError_t error =
+          cudaFuncSetAttribute(one.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, one.bytes);
+      if (error != cudaSuccess) return error;
+    }
+  }
+  return cudaSuccess;
+}
+
+}  // namespace mortise::cuda
