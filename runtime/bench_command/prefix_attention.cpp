@@ -16,7 +16,7 @@ namespace {
 // With this many layers, the KV of the first layer has left the processor's caches when the next step begins.
 constexpr std::int32_t kLayers = 4;
 constexpr std::int64_t kRowsAtOnce = 512;  // rows written into the cache at a time
-constexpr const char* kNames[] = {"paged", "cascade"};
+constexpr const char* kAttentionNames[] = {"paged", "cascade"};
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
   return (a + b - 1) / b;
@@ -215,7 +215,7 @@ PrefixAttention::PrefixAttention(const PipelineDescription& description, const M
   query.block_size = block_size;
   const PluginCatalog catalog(description.plugin_folders);
   for (std::size_t side : {kPaged, kCascade}) {
-    const Component& component = catalog.select(PartKind::kAttention, kNames[side], query);
+    const Component& component = catalog.select(PartKind::kAttention, kAttentionNames[side], query);
     sides_[side] = std::make_unique<PrefixSide>(device_, component, dims_, limits_, kv_dtype);
   }
   const mortise_kv_layout layout = sides_[kPaged]->layout(), other = sides_[kCascade]->layout();

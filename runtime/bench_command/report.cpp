@@ -10,7 +10,7 @@
 namespace mortise::bench {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr int kFormat = 1;
 constexpr std::uintmax_t kMaxReportBytes = std::uintmax_t{16} << 20;
@@ -58,12 +58,12 @@ std::string limits_line(const ReportLimits& limits) {
   return line + "\n";
 }
 
-Json optional_number(const std::optional<double>& value) {
-  return value ? Json(*value) : Json(nullptr);
+OrderedJson optional_number(const std::optional<double>& value) {
+  return value ? OrderedJson(*value) : OrderedJson(nullptr);
 }
 
-Json bound_json(const std::optional<Bound>& bound) {
-  return bound ? Json::array({bound->low, bound->high}) : Json(nullptr);
+OrderedJson bound_json(const std::optional<Bound>& bound) {
+  return bound ? OrderedJson::array({bound->low, bound->high}) : OrderedJson(nullptr);
 }
 
 std::string read_text(const std::filesystem::path& file) {
@@ -126,18 +126,23 @@ std::string table_of(const Report& report) {
   return out + aligned(rows);
 }
 
-Json json_of(const Report& report) {
-  Json json = {{"format", kFormat},         {"scenario", report.scenario},
-               {"subject", report.subject}, {"against", report.against ? Json(*report.against) : Json(nullptr)},
-               {"device", report.device},   {"command", report.command},
-               {"started", report.started}, {"repeats", report.repeats},
-               {"limits", nullptr},         {"figures", Json::array()},
-               {"pairs", Json::array()}};
+OrderedJson json_of(const Report& report) {
+  OrderedJson json = {{"format", kFormat},
+                      {"scenario", report.scenario},
+                      {"subject", report.subject},
+                      {"against", report.against ? OrderedJson(*report.against) : OrderedJson(nullptr)},
+                      {"device", report.device},
+                      {"command", report.command},
+                      {"started", report.started},
+                      {"repeats", report.repeats},
+                      {"limits", nullptr},
+                      {"figures", OrderedJson::array()},
+                      {"pairs", OrderedJson::array()}};
   if (report.limits) {
     json["limits"] = {{"movement", report.limits->movement},
                       {"read_bytes_per_s", report.limits->limits.read_bytes_per_s},
                       {"working_set_bytes", report.limits->working_set_bytes},
-                      {"unit", report.limits->unit ? Json(*report.limits->unit) : Json(nullptr)},
+                      {"unit", report.limits->unit ? OrderedJson(*report.limits->unit) : OrderedJson(nullptr)},
                       {"operations_per_s", optional_number(report.limits->limits.operations_per_s)}};
   }
   for (const Figure& f : report.figures) {

@@ -16,7 +16,7 @@
 namespace mortise {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 // A value to score: the index of its question, and its tokens.
 struct ScoredValue {
@@ -79,20 +79,20 @@ std::vector<double> normalised(const std::vector<double>& logprobs) {
   return result;
 }
 
-Json answer_json(const DecisionQuestion& question, const std::vector<double>& probabilities) {
+OrderedJson answer_json(const DecisionQuestion& question, const std::vector<double>& probabilities) {
   using Type = DecisionQuestion::Type;
   const auto best = std::max_element(probabilities.begin(), probabilities.end());
   if (question.type == Type::kPredicate) {
     return {{"type", "predicate"}, {"name", question.name}, {"probability", probabilities.front()}};
   }
-  Json list = Json::array();
+  OrderedJson list = OrderedJson::array();
   double mean = 0;
   for (std::size_t i = 0; i < probabilities.size(); ++i) {
-    const Json& value = question.options[i].value;
+    const OrderedJson& value = question.options[i].value;
     mean += static_cast<double>(i) * probabilities[i];
     list.push_back(question.type == Type::kChoice
-                       ? Json{{"value", value}, {"probability", probabilities[i]}}
-                       : Json{{"label", value}, {"value", i}, {"probability", probabilities[i]}});
+                       ? OrderedJson{{"value", value}, {"probability", probabilities[i]}}
+                       : OrderedJson{{"label", value}, {"value", i}, {"probability", probabilities[i]}});
   }
   if (question.type == Type::kChoice) {
     const auto index = static_cast<std::size_t>(best - probabilities.begin());
@@ -109,7 +109,7 @@ Json answer_json(const DecisionQuestion& question, const std::vector<double>& pr
           {"probabilities", std::move(list)}};
 }
 
-Json usage_of(const DecisionWork& work, const JobResult& result, const AnswerStamp& stamp) {
+OrderedJson usage_of(const DecisionWork& work, const JobResult& result, const AnswerStamp& stamp) {
   std::size_t input = 0, cached = 0, value = 0;
   for (std::size_t i = 0; i < work.questions.size(); ++i) {
     const std::size_t num_prompt = work.prompts[i].prompt.size();
@@ -118,7 +118,7 @@ Json usage_of(const DecisionWork& work, const JobResult& result, const AnswerSta
     cached += std::min(num_prompt, static_cast<std::size_t>(result[value].front().usage.cached_tokens));
     value += work.questions[i].options.size();
   }
-  Json usage = {{"input_tokens", input}};
+  OrderedJson usage = {{"input_tokens", input}};
   if (stamp.schedule_figures) {
     usage["input_tokens_details"] = {{"cached_tokens", cached}, {"cache_write_tokens", input - cached}};
   }
@@ -128,8 +128,8 @@ Json usage_of(const DecisionWork& work, const JobResult& result, const AnswerSta
   return usage;
 }
 
-Json answers_of(const DecisionWork& work, const JobResult& result) {
-  Json answers = Json::array();
+OrderedJson answers_of(const DecisionWork& work, const JobResult& result) {
+  OrderedJson answers = OrderedJson::array();
   std::size_t value = 0;
   for (const DecisionQuestion& question : work.questions) {
     std::vector<double> logprobs;
@@ -179,10 +179,10 @@ Abort Service::decide(const nlohmann::json& json, const AnswerStamp& stamp, std:
     }
   }
   const auto make = [this, work, stamp](const JobResult& result) {
-    return Json{{"answers", answers_of(*work, result)},
-                {"model", info_.model},
-                {"system_fingerprint", info_.system_fingerprint},
-                {"usage", usage_of(*work, result, stamp)}};
+    return OrderedJson{{"answers", answers_of(*work, result)},
+                       {"model", info_.model},
+                       {"system_fingerprint", info_.system_fingerprint},
+                       {"usage", usage_of(*work, result, stamp)}};
   };
   RequestSeries requests{work->values.size(), [work](std::size_t index) { return make_request(*work, index); }};
   return run_job(engine_, std::move(requests), kMaxOpenTokens,

@@ -192,7 +192,7 @@ int find_global(lua_State* L) {
   });
 }
 
-constexpr const char* kForm = "first_of { ngram {}, draft_model { path = ... } }";
+constexpr const char* kFirstOfForm = "first_of { ngram {}, draft_model { path = ... } }";
 
 // Reads an item of first_of's list, which is on top.
 PartDescription read_alternative(lua_State* L, const ScriptParts& parts, std::size_t number) {
@@ -208,7 +208,7 @@ PartDescription read_alternative(lua_State* L, const ScriptParts& parts, std::si
 
 std::vector<PartDescription> read_alternatives(lua_State* L, const ScriptParts& parts) {
   if (lua_type(L, 1) != LUA_TTABLE)
-    fail("first_of needs a list of proposers, {}, not a {}", kForm, luaL_typename(L, 1));
+    fail("first_of needs a list of proposers, {}, not a {}", kFirstOfForm, luaL_typename(L, 1));
   std::vector<PartDescription> proposers;
   const auto size = static_cast<std::size_t>(lua_rawlen(L, 1));
   for (std::size_t i = 1; i <= size && i <= kMaxAlternatives; ++i) {
@@ -218,7 +218,7 @@ std::vector<PartDescription> read_alternatives(lua_State* L, const ScriptParts& 
   }
   std::size_t num_keys = 0;
   for (lua_pushnil(L); lua_next(L, 1) != 0; lua_pop(L, 1)) ++num_keys;
-  if (num_keys > size) fail("first_of needs a list of proposers, {}, without names and gaps", kForm);
+  if (num_keys > size) fail("first_of needs a list of proposers, {}, without names and gaps", kFirstOfForm);
   check_alternatives(size, proposers);
   return proposers;
 }
@@ -377,7 +377,7 @@ void make_type(lua_State* L, const char* type) {
 }  // namespace
 
 void check_alternatives(std::size_t count, std::span<const PartDescription> proposers) {
-  if (count == 0) fail("first_of has an empty list; give it proposers, {}", kForm);
+  if (count == 0) fail("first_of has an empty list; give it proposers, {}", kFirstOfForm);
   if (count > kMaxAlternatives) fail("first_of has {} proposers; at most {} are allowed", count, kMaxAlternatives);
   for (std::size_t i = 0; i < proposers.size(); ++i) {
     for (std::size_t j = 0; j < i; ++j) {

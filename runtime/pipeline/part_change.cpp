@@ -12,7 +12,7 @@
 namespace mortise {
 namespace {
 
-constexpr const char* kForm = "write KEY PLUGIN {option = value}, as in: attention cascade {block_size = 16}";
+constexpr const char* kChangeForm = "write KEY PLUGIN {option = value}, as in: attention cascade {block_size = 16}";
 
 // Removes the first word from `text` and returns it.
 std::string take_word(std::string_view& text) {
@@ -81,12 +81,12 @@ std::vector<PartDescription> alternatives(const nlohmann::json& options, const F
 PartChange parse_part_change(std::string_view text) {
   PartChange change;
   change.key = take_word(text);
-  if (change.key.empty()) fail("the name of the part to swap is missing; {}", kForm);
+  if (change.key.empty()) fail("the name of the part to swap is missing; {}", kChangeForm);
   change.plugin = take_word(text);
   if (is_table_key(change.key)) {
     if (!change.plugin.empty()) fail("{} needs a table only, {} {{memory = \"1GiB\"}}", change.key, change.key);
   } else if (change.plugin.empty()) {
-    fail("a plugin's name is missing; {}", kForm);
+    fail("a plugin's name is missing; {}", kChangeForm);
   }
   if (change.key == "proposer" && change.plugin == "first_of") {
     change.options = {{"proposers", evaluate_parts(text.empty() ? "{}" : text, "first_of")}};

@@ -94,12 +94,12 @@ std::unique_ptr<const Decoder> make_word_suffix(const ConfigNode& suffix) {
 constexpr std::size_t kMaxSteps = 64;
 
 // Replacements that feed each other lengthen a text with every step. Published decoders have one or two.
-constexpr std::size_t kMaxGrowth = 4096;
+constexpr std::size_t kMaxTextGrowth = 4096;
 
 void check_growth(const ConfigNode& node, std::size_t growth, std::size_t& total) {
-  total *= std::min(growth, kMaxGrowth + 1);
-  if (total > kMaxGrowth) {
-    node.fail_expected(fmt::format("replacements that make a text at most {} times as long together", kMaxGrowth));
+  total *= std::min(growth, kMaxTextGrowth + 1);
+  if (total > kMaxTextGrowth) {
+    node.fail_expected(fmt::format("replacements that make a text at most {} times as long together", kMaxTextGrowth));
   }
 }
 

@@ -34,7 +34,7 @@ std::int32_t gumbel_draw(const std::vector<float>& q, std::uint64_t key, std::in
   return best;
 }
 
-struct Case {
+struct RejectionCase {
   const char* name;
   Row p;
   std::vector<float> q;  // that drafts come from
@@ -42,7 +42,7 @@ struct Case {
 };
 
 // Distributions over 40 tokens: a long tail, its neighbours, its opposite.
-std::vector<Case> cases() {
+std::vector<RejectionCase> cases() {
   constexpr std::size_t kTokens = 40;
   std::vector<float> logits(kTokens), near(kTokens), far(kTokens), part(kTokens, 0.0f), uniform(kTokens, 0.025f);
   for (std::size_t i = 0; i < kTokens; ++i) logits[i] = -0.15f * static_cast<float>(i);
@@ -71,7 +71,7 @@ struct Drawn {
   double acceptance = 0;
 };
 
-Drawn draw_many(const Case& test, std::size_t n) {
+Drawn draw_many(const RejectionCase& test, std::size_t n) {
   Row counts(test.p.size(), 0.0);
   std::size_t accepted = 0;
   for (std::size_t i = 0; i < n; ++i) {
@@ -99,7 +99,7 @@ double expected_distance(const Row& p, std::size_t n) {
 }
 
 TEST(RejectionSample, HasTheTargetsDistributionWhateverTheDraftsAre) {
-  for (const Case& test : cases()) {
+  for (const RejectionCase& test : cases()) {
     for (std::size_t n : {1000u, 10000u, 100000u}) {
       const Drawn drawn = draw_many(test, n);
       const double expected = expected_distance(test.p, n);
@@ -110,7 +110,7 @@ TEST(RejectionSample, HasTheTargetsDistributionWhateverTheDraftsAre) {
 }
 
 TEST(RejectionSample, AcceptsAsOftenAsTheDistributionsOverlap) {
-  for (const Case& test : cases()) {
+  for (const RejectionCase& test : cases()) {
     double overlap = 0;
     const double sum = std::accumulate(test.q.begin(), test.q.end(), 0.0);
     for (std::size_t id = 0; id < test.p.size(); ++id) {

@@ -16,7 +16,7 @@ namespace {
 
 using testing::HasSubstr;
 
-std::string error_of(const std::string& pattern) {
+std::string pattern_error(const std::string& pattern) {
   try {
     Regex(pattern, "file: key");
   } catch (const Error& error) {
@@ -40,17 +40,17 @@ TEST(Regex, RefusesWhatPcre2WouldReadDifferently) {
         "\\K",   "\\C",        "\\N",           "\\Q.\\E", "\\p{^^L}",    "\\pL",     "\\p{",
         "\\x",   "\\xC3\\xA9", "[\\x00-\\xFF]", "\\u12",   "\\x{110000}", "[a",       "a)",
         "(?#",   "\\",         "(?C1)a",        "\\g{1}",  "(?|a)",       "(?~a)"}) {
-    EXPECT_THAT(error_of(pattern), HasSubstr("file: key: ")) << pattern;
+    EXPECT_THAT(pattern_error(pattern), HasSubstr("file: key: ")) << pattern;
   }
 }
 
 TEST(Regex, NamesTheConstructAndItsOffset) {
-  EXPECT_THAT(error_of("abc\\K"), HasSubstr("\\K at offset 3 of the regular expression is not supported"));
-  EXPECT_THAT(error_of(std::string(17, '[') + "a" + std::string(17, ']')),
+  EXPECT_THAT(pattern_error("abc\\K"), HasSubstr("\\K at offset 3 of the regular expression is not supported"));
+  EXPECT_THAT(pattern_error(std::string(17, '[') + "a" + std::string(17, ']')),
               HasSubstr("a set inside so many others at offset 16 of the regular expression"));
   std::string long_pattern;
   for (int i = 0; i < 2000; ++i) long_pattern += "\\w";
-  EXPECT_THAT(error_of(long_pattern), HasSubstr("so long a pattern at offset"));
+  EXPECT_THAT(pattern_error(long_pattern), HasSubstr("so long a pattern at offset"));
 }
 
 TEST(Regex, KnowsLettersOfUnicode16) {

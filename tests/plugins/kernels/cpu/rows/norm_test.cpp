@@ -11,7 +11,7 @@
 namespace mortise::cpu {
 namespace {
 
-constexpr std::size_t kWidths[] = {1, 15, 16, 17, 31, 64, 100, 288, 1000};
+constexpr std::size_t kNormWidths[] = {1, 15, 16, 17, 31, 64, 100, 288, 1000};
 constexpr std::size_t kRows = 3;
 constexpr float kEps = 1e-5f;
 
@@ -57,7 +57,7 @@ class KernelsNorm : public OnEachIsa {
 MORTISE_ON_EACH_ISA(KernelsNorm);
 
 TEST_P(KernelsNorm, RmsNormGivesTheBitsOfTheReference) {
-  for (std::size_t n : kWidths) {
+  for (std::size_t n : kNormWidths) {
     for (Values values : kAllValues) {
       for (bool residual : {false, true}) {
         expect_bits_of_reference<Bf16>(n, values, false, residual, false, n % 2 == 0);
@@ -68,7 +68,7 @@ TEST_P(KernelsNorm, RmsNormGivesTheBitsOfTheReference) {
 }
 
 TEST_P(KernelsNorm, LayerNormGivesTheBitsOfTheReference) {
-  for (std::size_t n : kWidths) {
+  for (std::size_t n : kNormWidths) {
     for (Values values : kAllValues) {
       for (bool residual : {false, true}) {
         expect_bits_of_reference<Bf16>(n, values, true, residual, n % 3 != 0, n % 2 == 0);
