@@ -35,7 +35,8 @@ class Device : public Instance {
   // The same for memory that may be the host's on any device.
   std::string overrun(const void* data, std::uint64_t bytes) const;
 
-  // Returns the first answer of a function that must always give the same one.
+  // Keep the first value passed, for numerics the first for each dtype, and return it. A later, different value is a
+  // breach, which the caller reports.
   std::optional<std::string> first_numerics(std::int32_t dtype, const std::optional<std::string>& id);
   std::int32_t first_slice(std::int32_t slice);
   void set_host_memory(bool is_host);

@@ -87,8 +87,8 @@ struct FreedBlocks {
   }
 };
 
-// Returns the first of `candidates` that computes in host memory and that the attention serves, active; null: there is
-// none.
+// Returns the first candidate device that computes in host memory and that the attention supports, already activated.
+// Null: there is none.
 std::shared_ptr<const PartInstance> open_device(const Component& attention,
                                                 const std::vector<const Component*>& candidates) {
   for (const Component* candidate : candidates) {

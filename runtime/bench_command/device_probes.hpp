@@ -1,6 +1,7 @@
 // runtime/bench_command/device_probes.hpp: measures the limits of a device with its own memory (a GPU) through its
 // table, that is, with the device's own operations on matrices that suit them best. (Processors are measured with loops
-// that do nothing else.) docs/performance.md says what the difference means for the floors. Used by one thread.
+// that are written only for measuring.) docs/performance.md says what the difference means for the floors. Used by one
+// thread.
 #pragma once
 
 #include <cstddef>

@@ -418,7 +418,7 @@ std::optional<StarvationWatch::Starved> Planner::find_starved(const View& view, 
   watched.places = limits_.max_num_seqs;
   PlanBlocks blocks(abi_view);  // without preemptions; plans that preempt are handled below
   for (const PlannedSequence& planned : plan.scheduled) {
-    // Ids grow in order of arrival, which is the view's.
+    // view.ids is sorted: the view is in order of arrival, and ids grow with arrival.
     const auto i =
         static_cast<std::size_t>(std::ranges::lower_bound(view.ids, planned.sequence->id) - view.ids.begin());
     scheduled[i] = 1;

@@ -18,7 +18,7 @@
 namespace mortise {
 
 // Invariant: the serving attention runs first and its results are what the model sees; the candidate runs on copies
-// until the first difference. Used by the thread that runs steps only.
+// until the first difference. Used only by the thread that runs steps.
 class AttentionPair {
  public:
   // Both attentions are active, on one device, and bound to KV memory with the same number and size of blocks.

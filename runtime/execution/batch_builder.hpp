@@ -14,8 +14,8 @@
 
 namespace mortise {
 
-// Invariant: batches of one bucket have the same array addresses, except the logit rows. Used by the thread that runs
-// steps only.
+// Invariant: batches of one bucket have the same array addresses, except the logit rows. Used only by the thread that
+// runs steps.
 class BatchBuilder {
  public:
   BatchBuilder(const ShardParts& parts, const ExecutionLimits& limits);

@@ -13,8 +13,8 @@
 
 namespace mortise {
 
-// Invariant: segments never overlap, and each has room for the edits that were sent to it. Used by the thread that runs
-// steps only.
+// Invariant: segments never overlap, and each has room for the edits that were sent to it. Used only by the thread that
+// runs steps.
 class EditTable {
  public:
   explicit EditTable(const DevicePart& device) : memory_(device) {}

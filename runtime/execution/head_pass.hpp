@@ -8,7 +8,7 @@
 
 namespace mortise {
 
-// Invariant: selected() are the rows of the last select(). Used by the thread that runs steps only.
+// Invariant: selected() are the rows of the last select(). Used only by the thread that runs steps.
 class HeadPass {
  public:
   explicit HeadPass(const ShardParts& parts);

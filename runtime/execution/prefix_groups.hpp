@@ -14,8 +14,8 @@ namespace mortise {
 struct RowRun;
 
 // The runs' block tables form a tree; each branch that several runs share is a group. Invariant: a group's parent comes
-// before it. Cost: about one comparison for each shared block, and a sort of the runs at each branch. Used by the
-// thread that runs steps only.
+// before it. Cost: about one comparison for each shared block, and a sort of the runs at each branch. Used only by the
+// thread that runs steps.
 class PrefixGroups {
  public:
   explicit PrefixGroups(std::int32_t block_size) : block_size_(block_size) {}

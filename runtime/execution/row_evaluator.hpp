@@ -20,7 +20,7 @@
 
 namespace mortise {
 
-// Invariant: one launch at a time; its rows stay borrowed until collect(). Used by the thread that runs steps only.
+// Invariant: one launch at a time; its rows stay borrowed until collect(). Used only by the thread that runs steps.
 class RowEvaluator {
  public:
   RowEvaluator(const ShardParts& parts, const ExecutionLimits& limits);

@@ -12,7 +12,7 @@
 namespace mortise {
 
 // The arrays that head_reduce fills for the rows of one step. Invariant: all have room for the rows of the last
-// begin(). Used by the thread that runs steps only.
+// begin(). Used only by the thread that runs steps.
 class RowScores {
  public:
   explicit RowScores(const ShardParts& parts) : parts_(parts), memory_(parts.device), download_(parts.device) {}

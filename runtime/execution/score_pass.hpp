@@ -16,7 +16,7 @@
 
 namespace mortise {
 
-// Invariant: rows_ are sorted by target until collect(). Used by the thread that runs steps only.
+// Invariant: rows_ are sorted by target until collect(). Used only by the thread that runs steps.
 class ScorePass {
  public:
   // The most rows that go through the head together: their logits for a slice of 2048 tokens take 16 MiB.

@@ -19,7 +19,7 @@
 
 namespace mortise {
 
-// Invariant: graphs, batch and buffers belong to the shard's current parts. Used by the thread that runs steps only.
+// Invariant: graphs, batch and buffers belong to the shard's current parts. Used only by the thread that runs steps.
 class Shard {
  public:
   // `limits` outlives the shard. If there is a padding block, the constructor runs the largest batch once, so that

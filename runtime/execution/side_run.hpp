@@ -21,8 +21,8 @@ namespace mortise {
 
 class Shard;
 
-// Invariant: at most one of pair_ and shard_ is set. The candidate writes only to its own memory. Used by the thread
-// that runs steps only.
+// Invariant: at most one of pair_ and shard_ is set. The candidate writes only to its own memory. Used only by the
+// thread that runs steps.
 class SideRun {
  public:
   // All parts are active and bound to KV memory of the sizes in `limits`, which outlives this. `generation` is above

@@ -19,8 +19,8 @@
 
 namespace mortise {
 
-// Invariant: every graph was captured with the current attention and its bucket's array addresses. Used by the thread
-// that runs steps only.
+// Invariant: every graph was captured with the current attention and its bucket's array addresses. Used only by the
+// thread that runs steps.
 class StepGraphs {
  public:
   static constexpr std::int32_t kMaxRows = 512;  // of a bucket: with more rows, launches cost little beside the work

@@ -11,8 +11,8 @@ namespace mortise {
 // Describes the progress of a warm-up: "NVIDIA H200: trying steps of all sizes, 5 of 15, 2 s"
 std::string warm_up_text(const std::string& device, std::size_t num_done, std::size_t num_steps, double elapsed_s);
 
-// The progress of one start. Invariant: the line is on the terminal only while this exists. Used by the thread that
-// runs steps only.
+// The progress of one start. Invariant: the line is on the terminal only while this exists. Used only by the thread
+// that runs steps.
 class WarmUpProgress {
  public:
   WarmUpProgress(std::string device, std::size_t num_steps);

@@ -134,7 +134,7 @@ struct PromptText {
   DecodedPrefix before;  // the text that is not echoed
 };
 
-// Writes the parts of one choice in order. A whole answer is one part.
+// Writes one choice as JSON: one delta after the other for a stream, or all of it at once.
 class CompletionChoice {
  public:
   CompletionChoice(const Tokenizer& tokenizer, const CompletionOptions& options, const PromptText& prompt)

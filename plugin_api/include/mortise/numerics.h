@@ -377,7 +377,8 @@ static inline float mortise_clean(float logit) {
   if (u == 0x7f800000u) return mortise_float_of(0x7f7fffffu);
   return magnitude < 0x00800000u ? 0.0f : logit;
 }
-/* Adds columns that begin at a multiple of MORTISE_VOCAB_SLICE to a row's max and sum, slice by slice. */
+/* Folds a range of logits into a row's running maximum and sum of exp(logit - maximum), slice by slice. The range
+   begins at a multiple of MORTISE_VOCAB_SLICE. */
 static inline void mortise_log_sum_exp(const float* logits, int64_t columns, float* max, float* sum) {
   const float nothing = mortise_negative(MORTISE_INFINITY);
   for (int64_t begin = 0; begin < columns; begin += MORTISE_VOCAB_SLICE) {

@@ -21,7 +21,7 @@ enum class Sharing { kNone, kPrefixGroups };
 
 // Attention over a paged cache on a GPU. bind() comes before activate(), and plan() before each step's append() and
 // run(), which queue kernels on the step's stream and return. The host calls one function at a time. Invariant: a
-// staging buffer is not written while a copy may read it. Used by the thread that runs steps only.
+// staging buffer is not written while a copy may read it. Used only by the thread that runs steps.
 class SpanAttention {
  public:
   static constexpr const char* kDevice = "cuda";

@@ -1,6 +1,6 @@
 // plugins/devices/cpu/packed_file.hpp: prepared weights in a file, in the same form as in memory. Little endian:
 //   head       FileHead, then per weight: u32 length of its key, the key, u64 offset, u64 bytes; then a u64 hash (XXH3)
-//              of each MiB of the data; zeros up to a multiple of 4096; at most 64 MiB
+//              of each MiB of the data; padded with zeros to a multiple of 4096. At most 64 MiB.
 //   data       the weights one after the other, each a multiple of 64 bytes
 // FileHead has a hash of the whole head, and the head has the hashes of the data, so every byte is covered. All hashes
 // are checked, on all threads, when the file is opened. This finds damage, not forgery: whoever can write the file can

@@ -22,8 +22,8 @@ struct TuningOption {
   std::string folder;  // empty: the standard folders
 };
 
-// The choices in memory and the files that keep them. Invariant: if a write is pending, unwritten_ is true. Used by the
-// thread that runs steps only.
+// The choices in memory and the files that keep them. Invariant: if a write is pending, unwritten_ is true. Used only
+// by the thread that runs steps.
 class TuningCache {
  public:
   // Reads the file in the folder of `option`, or else in the user's cache folder. `host` takes warnings; it may be

@@ -385,7 +385,7 @@ Choice choice_of(int bits, std::int32_t column_group, int size) {
   }
 }
 
-// The tile size with which a block loads the fewest bytes in sequence. The choice changes no bit.
+// Returns the tile size with which one block loads the fewest bytes over all its tiles. The choice changes no bit.
 Choice cheapest(const LinearIntArgs& args, std::int32_t column_group, int num_blocks) {
   Choice best = {};
   std::int64_t least = INT64_MAX;

@@ -68,7 +68,7 @@ __device__ __forceinline__ float row_max(const Scores& s, float scale) {
 
 template <int half>
 __device__ __forceinline__ void row_probabilities(const Scores& s, float scale, float m, Probabilities& p) {
-  constexpr int kTogether = 4;  // tiles of two scores each
+  constexpr int kTogether = 4;  // key tiles of an iteration; a thread has two scores of a row in each
 #pragma unroll
   for (int i = 0; i < kKeyTiles; i += kTogether) {
     float w[2 * kTogether];

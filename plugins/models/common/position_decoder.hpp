@@ -62,8 +62,8 @@ struct DecoderNames {
   MatrixLayout layout;
 };
 
-// Invariant: buffers_ hold rows of the running step only; nothing of a sequence is kept. Used by the thread that runs
-// steps only.
+// Invariant: buffers_ hold rows of the running step only; nothing of a sequence is kept. Used only by the thread that
+// runs steps.
 class PositionDecoder {
  public:
   // REQUIRES: the options were validated by the schema; `names` lives longer than the instance.

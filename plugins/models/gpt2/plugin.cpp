@@ -4,7 +4,7 @@
 namespace mortise::gpt2 {
 namespace {
 
-// A GPT-2 model: the common decoder with GPT-2's configuration and names. Used by the thread that runs steps only.
+// A GPT-2 model: the common decoder with GPT-2's configuration and names. Used only by the thread that runs steps.
 class Model : public models::PositionDecoder {
  public:
   explicit Model(const mortise_create_args& args)

@@ -23,7 +23,7 @@ struct Buffers {
 };
 
 // Invariant: weights and rope table never change after load and activate; buffers hold rows of the running step only.
-// Used by the thread that runs steps only.
+// Used only by the thread that runs steps.
 class Model {
  public:
   // REQUIRES: the options were validated by the schema. Throws Failure, see parse_config.

@@ -4,7 +4,7 @@
 namespace mortise::opt {
 namespace {
 
-// An OPT model: the common decoder with OPT's configuration and names. Used by the thread that runs steps only.
+// An OPT model: the common decoder with OPT's configuration and names. Used only by the thread that runs steps.
 class Model : public models::PositionDecoder {
  public:
   explicit Model(const mortise_create_args& args)

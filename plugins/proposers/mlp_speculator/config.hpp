@@ -15,8 +15,8 @@ struct Config {
   bool tie_weights = false;
   bool scale_input = false;
 
-  // Return the weights of the two summands of a stage's state. They are such that, on average over random states, the
-  // first state makes up half of the sum of squares after all stages.
+  // Return the weights of the two summands of a stage's state. They are chosen so that after all
+  // stages the first state still makes up half of the state's sum of squares, on average over random states.
   double state_weight() const;
   double emb_weight() const;
 };

@@ -96,7 +96,7 @@ class RequestTree {
     int32_t num_keepers = 0;
     int64_t saved_below = 0;  // sum over the children
     int64_t saved = 0;
-    uint64_t marked = 0, marked_id = 0;  // serial and request of the last mark
+    uint64_t marked = 0, marked_id = 0;  // arguments `serial` and `id` of the last mark(); 0: never marked
   };
 
   const Node& at(NodeId node) const { return nodes_[static_cast<std::size_t>(node)]; }

@@ -31,7 +31,8 @@ struct HeadKernels {
   void (*log_sum_exp)(const float* logits, std::size_t n, const float* next, float* max, float* sum);
   // *lse = max + log(sum).
   void (*log_of_sum)(float max, float sum, float* lse);
-  // The number of tokens in first_id .. first_id + n - 1 that come before token `target`. target_logit is clean.
+  // Counts the tokens in first_id .. first_id + n - 1 that rank above `target`: those with a larger clean logit, or
+  // with an equal one and a smaller id. REQUIRES: target_logit is clean.
   std::int32_t (*count_before)(const float* logits, std::size_t n, std::int32_t first_id, std::int32_t target,
                                float target_logit);
   // Merges the tokens first_id .. first_id + n - 1 into the `top_n` first tokens seen so far. Unused entries are at the

@@ -34,8 +34,9 @@ struct IntBlock {
   std::size_t fetch_end;          // weights up to this column are read for these rows only, and are prefetched
 };
 
-// -zero * sum of x as two 16-bit products, which are one add_products_i16: with -sum = 128 high + low, the result is
-// zero * low + (128 zero) * high. Exact: no group is longer than kMaxGroup, so `high` fits 16 bits.
+// Returns -sum_of_x as two halves, so that one add_products_i16, which adds two 16-bit products, gives -zero *
+// sum_of_x. With -sum_of_x = 128 * high + low the result is (128 * zero) * high + zero * low. Exact: no group is longer
+// than kMaxGroup, so `high` fits 16 bits.
 static_assert(kMaxGroup * 127 / 128 < 32768);
 MORTISE_INLINE std::int32_t minus_halves(std::int32_t sum_of_x) {
   return static_cast<std::int32_t>(static_cast<std::uint32_t>(-sum_of_x >> 7) << 16 |

@@ -1,4 +1,5 @@
-// plugins/kernels/cpu/rows/gate.hpp: activations of sixteen values, rounded to the type of the values that they gate.
+// plugins/kernels/cpu/rows/gate.hpp: applies an activation function to sixteen values and rounds
+// the results to the type of the values that they multiply.
 #pragma once
 
 #include "kernels/cpu/rows/activation.hpp"
