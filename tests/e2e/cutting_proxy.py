@@ -6,7 +6,7 @@ import threading
 
 class CuttingProxy:
     """Passes bytes on between a browser and the server at `target`. With `cut_after`, it cuts one stream after that many
-    bytes; with `hold_after`, one stream comes no further than that until its server ends."""
+    bytes, with 0 right behind the head of the answer; with `hold_after`, one stream comes no further than that until its server ends."""
 
     def __init__(self, port):
         self.target = port
@@ -52,9 +52,11 @@ class CuttingProxy:
             if streamed or b"text/event-stream" in part:
                 streamed += len(part)
             if self.cut_after is not None and streamed > self.cut_after:
+                if self.cut_after == 0:
+                    part = part[:part.index(b"\r\n\r\n") + 4]
                 self.cut_after = None
                 self.num_cuts += 1
-                return part, False  # this part passes: it may be the first, whose id the client needs to resume
+                return part, False  # else this part passes: it may be the first, whose id the client needs to resume
             if self.hold_after is not None and streamed > self.hold_after:
                 self.hold_after = None
                 held = True

@@ -203,7 +203,8 @@ def test_a_completion_with_a_seed_beyond_doubles_is_the_apis(page, server):
     assert page.text(".figures .seed") == str(seed)
 
 
-def test_a_stream_that_breaks_goes_on_and_says_everything_once(driver, server):
+@pytest.mark.parametrize("cut_after", [0, 4000])
+def test_a_stream_that_breaks_goes_on_and_says_everything_once(driver, server, cut_after):
     proxy = CuttingProxy(server.port)
     try:
         page = Page(driver, f"http://127.0.0.1:{proxy.port}")
@@ -211,7 +212,7 @@ def test_a_stream_that_breaks_goes_on_and_says_everything_once(driver, server):
         page.set("max_tokens", 200)
         page.set("temperature", 1)
         page.set("seed", 11)
-        proxy.cut_after = 4000
+        proxy.cut_after = cut_after
         page.ask("Once upon a time")
         whole = server.post("/v1/completions",
                             {"prompt": "Once upon a time", "max_tokens": 200, "temperature": 1, "seed": 11})

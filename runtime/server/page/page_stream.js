@@ -1,6 +1,7 @@
 // Asks the server for a streamed answer and takes its events. A stream that breaks goes on by itself: the same body is
 // sent again with the id of the last event that came (Last-Event-ID), and the tokens that came, which the server then
-// verifies instead of making them anew. The user sees one answer, whatever happened below it.
+// verifies instead of making them anew. A stream that breaks before its first event is asked for again. The user sees
+// one answer, whatever happened below it.
 
 const kTries = 8;  // in a row without a single event, some 40 seconds
 
@@ -100,7 +101,7 @@ function chunkOf(data) {
 // Calls `onChunk` with each chunk, once, in order; `seed` of a chunk is a text. `onNotice` hears in words that a stream
 // has broken and goes on. Ends when the answer has; throws a Refusal, an Error, or the signal's reason.
 export async function streamAnswer({path, body, seed, key, signal, onChunk, onNotice}) {
-  let lastId = null, tries = 0, wait = 0;
+  let lastId = null, hasBegun = false, tries = 0, wait = 0;
   const tokenIds = [];
   while (true) {
     try {
@@ -110,6 +111,7 @@ export async function streamAnswer({path, body, seed, key, signal, onChunk, onNo
         headers: {"Content-Type": "application/json", ...headers(key), ...extra},
       }).catch(broken);
       if (!response.ok) throw await refusalOf(response);
+      hasBegun = true;
       for await (const {id, data} of eventsOf(response)) {
         if (data === "[DONE]") return;
         const chunk = chunkOf(data);
@@ -123,11 +125,13 @@ export async function streamAnswer({path, body, seed, key, signal, onChunk, onNo
       throw new Broken("the connection ended before the answer did");
     } catch (error) {
       if (signal.aborted) throw error;
-      // Before the first event there is nothing to go on from. After it, only what passes is worth waiting for.
+      // If no stream has begun, the user hears at once what is wrong. Afterwards only what passes is worth waiting for. A
+      // browser drops events that it has received if the connection breaks before the page reads them, even the first.
       const passes = error instanceof Broken || error.status === 503 || error.status === 429;
-      if (!lastId || !passes || ++tries > kTries) throw error;
+      if (!hasBegun || !passes || ++tries > kTries) throw error;
       wait = Math.max(250 * 2 ** (tries - 1), (error.retryAfter ?? 0) * 1000);
-      onNotice(`The connection broke; continuing after the last token (try ${tries} of ${kTries}).`);
+      const what = lastId ? "continuing after the last token" : "asking again";
+      onNotice(`The connection broke; ${what} (try ${tries} of ${kTries}).`);
       await sleep(Math.min(wait, 10000), signal);
     }
   }
