@@ -130,7 +130,7 @@ class Reloading {
         } catch (const Error& error) {  // recorded in events_; the other models continue
           swaps.push_back({{"event", "swap refused"}, {"model", model->name}, {"error", error.what()}});
           if (const auto* const found = dynamic_cast<const DifferenceError*>(&error)) {
-            swaps.back()["where"] = place_json(found->where());
+            swaps.back()["where"] = difference_json(found->where());
           }
         }
       });

@@ -109,7 +109,7 @@ void buckets_change_nothing(Subject& subject) {
 void strides_change_nothing(Subject& subject) {
   Alone alone(subject);
   StepStyle style;
-  style.is_wide = true;
+  style.has_packed_qkv = true;
   alone.expect_same(alone.own.scene().step(alone.whole_runs(), style), "a row changes when q, k and v are strided");
 }
 

@@ -103,26 +103,26 @@ void AttentionScene::fill_heads(std::vector<std::uint8_t>& matrix, std::size_t r
 }
 
 std::vector<std::uint8_t> AttentionScene::run_layer(const Part& part, const mortise_step& step, std::int32_t layer,
-                                                    const std::vector<SceneRun>& runs, bool is_wide) {
+                                                    const std::vector<SceneRun>& runs, bool has_packed_qkv) {
   const auto rows = static_cast<std::size_t>(step.batch->num_tokens);
   const auto head_bytes = static_cast<std::size_t>(shape_.head_dim) * shape_.element_bytes();
   const std::size_t q_bytes = head_bytes * static_cast<std::size_t>(shape_.num_heads),
                     kv_bytes = head_bytes * static_cast<std::size_t>(shape_.num_kv_heads);
-  // q, k and v lie in one matrix if the step is wide, else in a matrix each.
-  const std::size_t wide = q_bytes + 2 * kv_bytes;
+  // q, k and v lie in one matrix if the step has packed rows, else in a matrix each.
+  const std::size_t qkv_bytes = q_bytes + 2 * kv_bytes;
   const auto matrix = [&](RowOf row, std::size_t columns) {
     std::vector<std::uint8_t> bytes(rows * columns);
     fill_heads(bytes, columns, 0, row, layer, runs);
     return bytes;
   };
-  std::vector<std::uint8_t> all(is_wide ? rows * wide : 0);
-  if (is_wide) {
-    fill_heads(all, wide, 0, RowOf::kQuery, layer, runs);
-    fill_heads(all, wide, q_bytes, RowOf::kKey, layer, runs);
-    fill_heads(all, wide, q_bytes + kv_bytes, RowOf::kValue, layer, runs);
+  std::vector<std::uint8_t> all(has_packed_qkv ? rows * qkv_bytes : 0);
+  if (has_packed_qkv) {
+    fill_heads(all, qkv_bytes, 0, RowOf::kQuery, layer, runs);
+    fill_heads(all, qkv_bytes, q_bytes, RowOf::kKey, layer, runs);
+    fill_heads(all, qkv_bytes, q_bytes + kv_bytes, RowOf::kValue, layer, runs);
   }
   const auto upload = [&](RowOf row, std::size_t columns) {
-    const std::vector<std::uint8_t> bytes = is_wide ? std::vector<std::uint8_t>() : matrix(row, columns);
+    const std::vector<std::uint8_t> bytes = has_packed_qkv ? std::vector<std::uint8_t>() : matrix(row, columns);
     return DeviceBuffer(device_, std::span<const std::uint8_t>(bytes));
   };
   const DeviceBuffer together(device_, std::span<const std::uint8_t>(all));
@@ -130,7 +130,8 @@ std::vector<std::uint8_t> AttentionScene::run_layer(const Part& part, const mort
                      v_alone = upload(RowOf::kValue, kv_bytes);
   const DeviceBuffer out_memory(device_, rows * q_bytes, kUnwritten);
   const auto tensor = [&](const DeviceBuffer& alone, std::size_t bytes, std::size_t offset, std::int32_t heads) {
-    return is_wide ? heads_at(shape_, together, wide, offset, heads) : heads_at(shape_, alone, bytes, 0, heads);
+    return has_packed_qkv ? heads_at(shape_, together, qkv_bytes, offset, heads)
+                          : heads_at(shape_, alone, bytes, 0, heads);
   };
   const mortise_tensor q = tensor(q_alone, q_bytes, 0, shape_.num_heads),
                        k = tensor(k_alone, kv_bytes, q_bytes, shape_.num_kv_heads),
@@ -159,7 +160,7 @@ std::vector<std::uint8_t> AttentionScene::run_layer(const Part& part, const mort
   for (const DeviceBuffer* buffer : {&together, &q_alone, &k_alone, &v_alone}) {
     buffer->expect_guards("q, k or v");
   }
-  if (!is_wide) expect(v_alone.read() == matrix(RowOf::kValue, kv_bytes), "append changes v");
+  if (!has_packed_qkv) expect(v_alone.read() == matrix(RowOf::kValue, kv_bytes), "append changes v");
   return bytes;
 }
 
@@ -176,7 +177,7 @@ OutputRows AttentionScene::step_with(const Part& part, const std::vector<SceneRu
   OutputRows rows;
   const std::size_t row_bytes = shape_.element_bytes() * static_cast<std::size_t>(shape_.num_heads * shape_.head_dim);
   for (std::int32_t layer = 0; layer < shape_.num_layers; ++layer) {
-    const std::vector<std::uint8_t> bytes = run_layer(part, step, layer, runs, style.is_wide);
+    const std::vector<std::uint8_t> bytes = run_layer(part, step, layer, runs, style.has_packed_qkv);
     const std::uint8_t* at = bytes.data();
     for (const SceneRun& run : runs) {
       for (std::int32_t position = run.first; position < run.first + run.count; ++position, at += row_bytes) {

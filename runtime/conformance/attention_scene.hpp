@@ -61,7 +61,7 @@ class AttentionScene {
  private:
   // Runs one layer and returns its output, dense [rows, num_heads, head_dim].
   std::vector<std::uint8_t> run_layer(const Part& part, const mortise_step& step, std::int32_t layer,
-                                      const std::vector<SceneRun>& runs, bool is_wide);
+                                      const std::vector<SceneRun>& runs, bool has_packed_qkv);
   // Writes the numbers of all heads into a matrix. Padding rows get 0.
   void fill_heads(std::vector<std::uint8_t>& matrix, std::size_t row_bytes, std::size_t offset, RowOf row,
                   std::int32_t layer, const std::vector<SceneRun>& runs) const;

@@ -31,7 +31,7 @@ struct SceneGroup {
 struct StepStyle {
   std::int32_t padding = 0;          // rows, and as many sequences of length 0
   bool is_bucket = false;            // MORTISE_BATCH_BUCKET: numbers are upper bounds
-  bool is_wide = false;              // q, k and v are columns of one matrix; for attentions
+  bool has_packed_qkv = false;       // q, k and v are columns of one matrix; for attentions
   std::vector<SceneGroup> groups{};  // only for an attention with MORTISE_CAP_CASCADE
 };
 

@@ -361,14 +361,14 @@ void SimulatedEngine::check_starvation(const View& view, const mortise_schedule_
   std::vector<char> scheduled(view.ids.size(), 0);
   WatchedPlan watched{view.ids, view.priorities, view.states, scheduled};
   watched.rows = options_.token_budget;
-  watched.places = options_.seq_budget - std::count(view.states.begin(), view.states.end(), MORTISE_SEQ_RUNNING);
+  watched.num_seqs_left = options_.seq_budget - std::count(view.states.begin(), view.states.end(), MORTISE_SEQ_RUNNING);
   watched.blocks = plan.num_preempted > 0 ? -1 : view.abi.num_free_blocks;
   for (int32_t k = 0; k < plan.num_scheduled; ++k) {
     const int32_t i = plan.seqs[k], end = view.end(i, plan.num_new_tokens[k], plan.max_drafts[i]);
     scheduled[static_cast<std::size_t>(i)] = 1;
     watched.rows -= end - view.run_begin(i);
     watched.blocks -= view.new_blocks(i, end, plan.num_preempted > 0);
-    if (!view.running(i)) --watched.places;
+    if (!view.running(i)) --watched.num_seqs_left;
   }
   for (int32_t i = 0; i < view.abi.num_seqs; ++i) {
     if (view.running(i)) watched.blocks -= view.new_blocks(i, view.num_tokens[i], false) + 1;

@@ -68,15 +68,15 @@ bool pays(const Sequence& leader, Sequence& waiting, std::int32_t block_size) {
 class SeenTwice {
  public:
   void add(std::uint64_t key) {
-    if (once_[place(key)]) twice_.set(place(key));
-    once_.set(place(key));
+    if (once_[bucket(key)]) twice_.set(bucket(key));
+    once_.set(bucket(key));
   }
-  bool has(std::uint64_t key) const { return twice_[place(key)]; }
+  bool has(std::uint64_t key) const { return twice_[bucket(key)]; }
 
  private:
-  static constexpr std::size_t kPlaces = 1 << 16;
-  static std::size_t place(std::uint64_t key) { return key % kPlaces; }
-  std::bitset<kPlaces> once_, twice_;
+  static constexpr std::size_t kBuckets = 1 << 16;
+  static std::size_t bucket(std::uint64_t key) { return key % kBuckets; }
+  std::bitset<kBuckets> once_, twice_;
 };
 
 // The completions whose prompt is computed in this step or a later one, by a hash of the prompt. Engine's thread only.

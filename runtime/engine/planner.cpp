@@ -415,7 +415,7 @@ std::optional<StarvationWatch::Starved> Planner::find_starved(const View& view, 
   WatchedPlan watched{view.ids, view.priorities, view.states, scheduled};
   watched.admits = admits;
   watched.rows = limits_.max_batched_tokens;
-  watched.places = limits_.max_num_seqs;
+  watched.num_seqs_left = limits_.max_num_seqs;
   PlanBlocks blocks(abi_view);  // without preemptions; plans that preempt are handled below
   for (const PlannedSequence& planned : plan.scheduled) {
     // view.ids is sorted: the view is in order of arrival, and ids grow with arrival.
@@ -427,12 +427,12 @@ std::optional<StarvationWatch::Starved> Planner::find_starved(const View& view, 
     blocks.run(static_cast<std::int32_t>(i), view.end(i, rows));
     if (view.running(i)) continue;
     if (!is_carried_out) admits[i] = rehearsed_admissions_.insert(view.ids[i]).second;
-    --watched.places;
+    --watched.num_seqs_left;
   }
   watched.blocks = blocks.num_free();
   for (std::size_t i = 0; i < view.live.size(); ++i) {
     if (!view.running(i)) continue;
-    --watched.places;
+    --watched.num_seqs_left;
     // Running sequences keep the blocks for their known tokens and one more each; these do not count as room.
     watched.blocks -= std::max<std::int64_t>(0, view.blocks_for(i, view.remaining(i)) - view.held[i]) + 1;
   }
@@ -454,12 +454,14 @@ StepPlan Planner::first_come_first_served(const View& view, const mortise_schedu
   PlanBlocks blocks(abi_view);
   std::int32_t rows = 0;
   // Returns the sequence at a position of the order: `first`, then the others in order of arrival.
-  const auto at = [&](std::size_t place) { return place == 0 ? first : place <= first ? place - 1 : place; };
+  const auto at = [&](std::size_t order_index) {
+    return order_index == 0 ? first : order_index <= first ? order_index - 1 : order_index;
+  };
   std::size_t last = view.live.size();  // sequences from this position on are preempted, or wait
   std::int64_t num_running = std::count(view.states.begin(), view.states.end(), MORTISE_SEQ_RUNNING);
-  for (std::size_t place = 0; place < last && rows < limits_.max_batched_tokens; ++place) {
-    const std::size_t i = at(place);
-    const bool is_first = place == 0;
+  for (std::size_t order_index = 0; order_index < last && rows < limits_.max_batched_tokens; ++order_index) {
+    const std::size_t i = at(order_index);
+    const bool is_first = order_index == 0;
     if (!view.running(i) && num_running >= limits_.max_num_seqs && !is_first) continue;
     const std::int32_t budget = limits_.max_batched_tokens - rows;
     const auto rows_of = [&](std::int32_t tokens) { return tokens + view.drafts(i, tokens, view.least_drafts(i)); };

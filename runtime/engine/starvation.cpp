@@ -35,9 +35,9 @@ std::optional<StarvationWatch::Starved> StarvationWatch::look(const WatchedPlan&
   std::optional<Starved> starved;
   for (const LeftOut& left_out : oldest) {
     Wait& wait = *left_out.wait;
-    const bool has_place = plan.states[left_out.index] == MORTISE_SEQ_RUNNING || plan.places > 0;
+    const bool has_room = plan.states[left_out.index] == MORTISE_SEQ_RUNNING || plan.num_seqs_left > 0;
     // If no younger sequence has passed it, the plan is not idle: a scheduler may run fewer sequences than it could.
-    if (wait.passed_rows > 0 && has_place && plan.rows > 0 && need(left_out.index).blocks <= plan.blocks) {
+    if (wait.passed_rows > 0 && has_room && plan.rows > 0 && need(left_out.index).blocks <= plan.blocks) {
       ++wait.idle_plans;
     }
     if (starved) continue;

@@ -19,8 +19,8 @@ struct WatchedPlan {
   std::span<const std::int32_t> priorities;  // lower runs first
   std::span<const std::int32_t> states;      // MORTISE_SEQ_*, before the plan
   std::span<const char> scheduled;           // 1: this plan schedules it
-  // Rows, places for sequences and blocks that the plan leaves unused.
-  std::int64_t rows = 0, places = 0, blocks = 0;
+  // The rows, sequences (of max_num_seqs) and blocks that the plan leaves unused.
+  std::int64_t rows = 0, num_seqs_left = 0, blocks = 0;
   // Empty: the plan is run, so it admits every waiting sequence that it schedules. For a rehearsed plan, 1: the first
   // such plan that schedules this waiting sequence.
   std::span<const char> admits = {};

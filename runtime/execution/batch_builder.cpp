@@ -27,8 +27,8 @@ BatchBuilder::BatchBuilder(const ShardParts& parts, const ExecutionLimits& limit
       block_size_(limits.block_size),
       max_model_len_(limits.max_model_len),
       padding_block_(limits.padding_block),
-      tells_groups_(parts.prefix_groups),
-      groups_(limits.block_size) {
+      tells_prefix_groups_(parts.prefix_groups),
+      prefix_groups_(limits.block_size) {
   upload_.reserve(largest_upload(limits));
 }
 
@@ -77,13 +77,13 @@ void BatchBuilder::add_table(std::span<const RowRun> runs, const BatchBucket* bu
   batch_.max_blocks = static_cast<std::int32_t>(width);
 }
 
-void BatchBuilder::add_groups(std::span<const RowRun> runs) {
-  groups_.assign(runs);
-  batch_.num_groups = groups_.size();
-  batch_.group_offsets = groups_.offsets().data();
-  batch_.group_seqs = groups_.seqs().data();
-  batch_.group_shared_tokens = groups_.shared_tokens().data();
-  batch_.group_parents = groups_.parents().data();
+void BatchBuilder::add_prefix_groups(std::span<const RowRun> runs) {
+  prefix_groups_.assign(runs);
+  batch_.num_groups = prefix_groups_.size();
+  batch_.group_offsets = prefix_groups_.offsets().data();
+  batch_.group_seqs = prefix_groups_.seqs().data();
+  batch_.group_shared_tokens = prefix_groups_.shared_tokens().data();
+  batch_.group_parents = prefix_groups_.parents().data();
 }
 
 const mortise_batch& BatchBuilder::build(std::uint64_t step_id, std::span<const RowRun> runs,
@@ -114,7 +114,7 @@ const mortise_batch& BatchBuilder::build(std::uint64_t step_id, std::span<const 
     batch_.max_seq_len = std::min(bucket->max_blocks * block_size_, max_model_len_);
   }
   add_table(runs, bucket);
-  if (tells_groups_) add_groups(runs);
+  if (tells_prefix_groups_) add_prefix_groups(runs);
 
   batch_.num_seqs = static_cast<std::int32_t>(seq_ids_.size());
   batch_.num_tokens = static_cast<std::int32_t>(token_ids_.size());

@@ -21,7 +21,7 @@ class BatchBuilder {
   BatchBuilder(const ShardParts& parts, const ExecutionLimits& limits);
 
   // Turns the prefix groups of the following batches on or off; at first ShardParts::prefix_groups decides.
-  void tell_groups(bool tell) { tells_groups_ = tell; }
+  void tell_prefix_groups(bool tell) { tells_prefix_groups_ = tell; }
   // Builds the batch, padded to `bucket` if there is one, and uploads it. `logit_rows`: the rows that need logits,
   // ascending. The result is valid until the next call. REQUIRES: the batch fits the bucket, and there is a padding
   // block if a bucket is given.
@@ -33,14 +33,14 @@ class BatchBuilder {
   void add_run(const RowRun& run);
   void add_padding(const BatchBucket& bucket);
   void add_table(std::span<const RowRun> runs, const BatchBucket* bucket);
-  void add_groups(std::span<const RowRun> runs);
+  void add_prefix_groups(std::span<const RowRun> runs);
   void upload();
 
   PackedUpload upload_;
   const std::int32_t block_size_, max_model_len_, padding_block_;
-  bool tells_groups_;
+  bool tells_prefix_groups_;
   mortise_batch batch_{};
-  PrefixGroups groups_;
+  PrefixGroups prefix_groups_;
   std::vector<std::uint64_t> seq_ids_, ended_;
   std::vector<std::int32_t> token_ids_, positions_, cu_seqlens_q_, seq_lens_, block_table_, logit_rows_;
   std::vector<std::int64_t> slot_mapping_;

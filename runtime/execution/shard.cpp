@@ -83,7 +83,7 @@ mortise_step Shard::empty_step() const {
 void Shard::forward(const StepWork& work, SideRun* beside) {
   std::optional<BatchBucket> bucket;
   if (beside == nullptr || !beside->is_within_forward()) bucket = graphs_.bucket_of(work.runs);
-  batch_builder_.tell_groups(parts_.prefix_groups || (beside != nullptr && beside->wants_groups()));
+  batch_builder_.tell_prefix_groups(parts_.prefix_groups || (beside != nullptr && beside->wants_prefix_groups()));
   const mortise_batch& batch =
       batch_builder_.build(work.step_id, work.runs, logit_rows(work), work.ended, bucket ? &*bucket : nullptr);
   num_real_tokens_ = batch.num_real_tokens;

@@ -11,7 +11,7 @@ namespace mortise {
 SideRun::SideRun(const ShardParts& serving, const ShardParts& candidate, const ExecutionLimits& limits,
                  std::uint64_t generation)
     : limits_(limits),
-      wants_groups_(candidate.prefix_groups),
+      wants_prefix_groups_(candidate.prefix_groups),
       serving_device_(serving.device),
       candidate_device_(candidate.device),
       serving_rows_(serving_device_),

@@ -36,7 +36,7 @@ class SideRun {
   // Returns whether the comparison happens inside the serving attention calls. The serving forward must not be captured
   // then.
   bool is_within_forward() const { return pair_ != nullptr; }
-  bool wants_groups() const { return wants_groups_; }  // the serving batch must list prefix groups
+  bool wants_prefix_groups() const { return wants_prefix_groups_; }  // the serving batch must list prefix groups
   // Called before and after the serving forward of a step. REQUIRES: the serving attention has planned it. Neither
   // throws.
   void begin(mortise_step& step);
@@ -55,7 +55,7 @@ class SideRun {
                     const mortise_tensor& candidate, const char* what);
 
   const ExecutionLimits& limits_;
-  const bool wants_groups_;
+  const bool wants_prefix_groups_;
   std::unique_ptr<AttentionPair> pair_;
   // Only for a different model.
   const DevicePart serving_device_, candidate_device_;

@@ -80,7 +80,7 @@ void answer_swap(const Models& models, AdminEvents& events, const std::shared_pt
     exchange->answer(json_answer(swap_with_event(*model, what, events, [&] { return model->swap(change, options); })));
   } catch (const DifferenceError& error) {
     Json answer = error_body(409, error.what(), std::nullopt);
-    answer["error"]["where"] = place_json(error.where());
+    answer["error"]["where"] = difference_json(error.where());
     exchange->answer(json_answer(answer, 409));
   }
 }

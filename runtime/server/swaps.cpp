@@ -64,7 +64,7 @@ nlohmann::ordered_json element_json(const ElementBits& element, std::int32_t bit
 
 }  // namespace
 
-nlohmann::ordered_json place_json(const SwapDifference& where) {
+nlohmann::ordered_json difference_json(const SwapDifference& where) {
   const Difference& difference = where.difference;
   nlohmann::ordered_json json = {{"part", where.part}, {"step", where.step}, {"equal_steps", where.num_equal_steps}};
   if (where.request) json.update({{"request", *where.request}, {"choice", where.choice}});
@@ -105,7 +105,7 @@ nlohmann::ordered_json swap_with_event(const ServedModel& model, nlohmann::order
     event["event"] = "swap refused";
     event.update({{"duration_s", elapsed()}, {"parts", before}, {"error", error.what()}});
     if (const auto* const found = dynamic_cast<const DifferenceError*>(&error)) {
-      event["where"] = place_json(found->where());
+      event["where"] = difference_json(found->where());
     }
     events.add(std::move(event));
     // The client named a part that cannot be opened; that is not a failure of the server.

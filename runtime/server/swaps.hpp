@@ -18,7 +18,7 @@ nlohmann::ordered_json swap_with_event(const ServedModel& model, nlohmann::order
                                        const std::function<ServedSwap()>& swap);
 
 // {"part", "step", "request", "choice", "layer", "position", "element", ...}, as far as they are known.
-nlohmann::ordered_json place_json(const SwapDifference& where);
+nlohmann::ordered_json difference_json(const SwapDifference& where);
 
 // Returns the parts that serve the model, as JSON.
 nlohmann::ordered_json parts_json(const ServedModel& model);

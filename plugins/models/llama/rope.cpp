@@ -17,8 +17,8 @@ float llama3_scaled(float frequency, const Rope& rope) {
   const float wavelength = (1.0f / frequency) * kTwoPi;
   if (wavelength > shortest_stretched) return frequency / factor;
   if (wavelength < longest_kept) return frequency;
-  const float span = static_cast<float>(rope.high_freq_factor - rope.low_freq_factor);
-  const float smooth = ((1.0f / wavelength) * old_length - static_cast<float>(rope.low_freq_factor)) / span;
+  const float range = static_cast<float>(rope.high_freq_factor - rope.low_freq_factor);
+  const float smooth = ((1.0f / wavelength) * old_length - static_cast<float>(rope.low_freq_factor)) / range;
   return (1.0f - smooth) * frequency / factor + smooth * frequency;
 }
 
