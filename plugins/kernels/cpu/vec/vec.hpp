@@ -40,8 +40,8 @@
 #endif
 
 #define MORTISE_INLINE inline __attribute__((always_inline))
-// For functions of many operations. On the portable path each operation is a loop, and copies of such a function in every caller take the
-// compiler ten seconds a file; on the others it is inlined.
+// For functions of many operations. On the portable path each operation is a loop, and copies of such a function in
+// every caller take the compiler ten seconds a file; on the others it is inlined.
 #if defined(MORTISE_ISA_PORTABLE)
 #define MORTISE_LARGE_INLINE [[maybe_unused, gnu::noinline]] static
 #else
