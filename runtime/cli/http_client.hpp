@@ -17,8 +17,8 @@ struct HttpQuestion {
   std::string path;     // "/admin/parts"
   std::string key;      // empty: no key is sent
   std::string body;
-  std::chrono::seconds patience{0};  // how long the server may send nothing, or less than ...
-                                     // ... 1 KiB/s; 0: as long as it likes
+  // How long the server may send nothing, or less than 1 KiB/s. 0: as long as it likes.
+  std::chrono::seconds patience{0};
   std::uint64_t max_bytes = std::numeric_limits<std::uint64_t>::max();  // of the answer's body
 };
 

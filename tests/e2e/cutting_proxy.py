@@ -6,7 +6,8 @@ import threading
 
 class CuttingProxy:
     """Passes bytes on between a browser and the server at `target`. With `cut_after`, it cuts one stream after that many
-    bytes, with 0 right behind the head of the answer; with `hold_after`, one stream comes no further than that until its server ends."""
+    bytes; 0 cuts right behind the HTTP headers of the answer. With `hold_after`, one stream comes no further than that until its
+    server ends."""
 
     def __init__(self, port):
         self.target = port

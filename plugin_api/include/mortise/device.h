@@ -182,7 +182,7 @@ typedef struct mortise_device_table {
   uint32_t struct_size;
   uint32_t flags;
 
-  /* Describes the hardware in `info`. If it is missing, fields stay empty, and activate fails. [any] since 0.1 */
+  /* Describes the hardware. If there is none, fields of `info` stay empty, and activate fails. [any] since 0.1 */
   mortise_status (*describe)(mortise_device* device, mortise_device_info* info);
 
   /* Returns the id of the arithmetic for a dtype, such as "cpu-bf16/1"; static. NULL: the device cannot compute in

@@ -21,7 +21,7 @@
 namespace mortise::cuda {
 namespace {
 
-constexpr std::int64_t kFewestRows = 33;  // with fewer, linear_int4_widened is faster
+constexpr std::int64_t kMinRows = 33;  // with fewer, linear_int4_widened is faster
 
 // Two neighbouring elements of a column, rounded as `put` does. The instruction's NaN is 0x7fff, which no number is,
 // and the canonical one is 0x7fc0.
@@ -364,7 +364,7 @@ cudaError_t describe_panels(const std::byte* w, std::int64_t panels, std::int64_
 
 bool is_many_int4(const LinearIntArgs& args) {
   const IntLayout layout(args.format);
-  return args.format.bits == 4 && args.m >= kFewestRows && layout.column_group >= 64 &&
+  return args.format.bits == 4 && args.m >= kMinRows && layout.column_group >= 64 &&
          args.format.group_size == layout.column_group;
 }
 
