@@ -80,8 +80,12 @@ bool shares_host_memory(const DevicePart& device) {
   return status == MORTISE_OK && info.host_memory != 0;
 }
 
-PackedUpload::PackedUpload(const DevicePart& device)
-    : device_(device), shared_(shares_host_memory(device)), buffer_(device), stages_{Stage(device), Stage(device)} {}
+PackedUpload::PackedUpload(const DevicePart& device, UploadOrder order)
+    : device_(device),
+      shared_(shares_host_memory(device)),
+      order_(order),
+      buffer_(device),
+      stages_{Stage(device), Stage(device)} {}
 
 PackedUpload::~PackedUpload() {
   for (Stage& stage : stages_) {
@@ -92,6 +96,7 @@ PackedUpload::~PackedUpload() {
       device_.tell<&mortise_device_table::event_destroy>("event_destroy", stage.sent);
     }
   }
+  if (stream_ != nullptr) device_.tell<&mortise_device_table::stream_destroy>("stream_destroy", stream_);
 }
 
 void PackedUpload::upload() {
@@ -109,8 +114,11 @@ void PackedUpload::upload() {
   device_base_ = static_cast<std::byte*>(buffer_.reserve(bytes_.size()));
   void* const staged = stage.memory.reserve(bytes_.size());
   if (!bytes_.empty()) std::memcpy(staged, bytes_.data(), bytes_.size());
-  device_.call<&mortise_device_table::copy>("copy", nullptr, device_base_, staged, bytes_.size());
-  device_.call<&mortise_device_table::event_record>("event_record", stage.sent, nullptr);
+  const bool beside = order_ == UploadOrder::kBesideQueued;
+  if (beside && stream_ == nullptr) device_.call<&mortise_device_table::stream_create>("stream_create", &stream_);
+  device_.call<&mortise_device_table::copy>("copy", stream_, device_base_, staged, bytes_.size());
+  device_.call<&mortise_device_table::event_record>("event_record", stage.sent, stream_);
+  if (beside) device_.call<&mortise_device_table::event_wait>("event_wait", stage.sent, nullptr);
 }
 
 Download::Download(const DevicePart& device) : device_(device), shared_(shares_host_memory(device)), memory_(device) {}

@@ -59,12 +59,18 @@ class HostBuffer {
   std::uint64_t bytes_ = 0;
 };
 
+// Where an upload is queued.
+enum class UploadOrder {
+  kAfterQueued,   // behind everything on the default stream, which may still read the arrays of the previous upload
+  kBesideQueued,  // beside it; only what is queued later waits. REQUIRES: nothing queued reads the previous arrays
+};
+
 // Packs host arrays into one buffer, so that a step costs one upload. Use: put() all arrays, upload() once, then ask
 // for addresses. Invariant: a stage is packed again only after its previous upload has ended. Used by the thread that
 // runs steps.
 class PackedUpload {
  public:
-  explicit PackedUpload(const DevicePart& device);
+  explicit PackedUpload(const DevicePart& device, UploadOrder order = UploadOrder::kAfterQueued);
   ~PackedUpload();
   PackedUpload(const PackedUpload&) = delete;
   PackedUpload& operator=(const PackedUpload&) = delete;
@@ -102,6 +108,8 @@ class PackedUpload {
 
   const DevicePart& device_;
   const bool shared_;
+  const UploadOrder order_;
+  mortise_stream* stream_ = nullptr;  // of kBesideQueued, created by the first upload; otherwise the default stream
   std::vector<std::byte> bytes_;
   DeviceBuffer buffer_;
   std::array<Stage, 2> stages_;

@@ -18,6 +18,15 @@ std::int64_t spread_columns(std::int64_t columns, std::int64_t element_bytes) {
   return bytes / element_bytes;
 }
 
+mortise_tensor rows_from(const mortise_tensor& all, std::int64_t first, std::int64_t count) {
+  const std::int64_t skipped = first * all.stride[0] * dtype_bytes(all.dtype);
+  mortise_tensor rows = all;
+  rows.data = static_cast<std::byte*>(rows.data) + skipped;
+  rows.bytes -= static_cast<std::uint64_t>(skipped);
+  rows.shape[0] = count;
+  return rows;
+}
+
 }  // namespace
 
 HeadPass::HeadPass(const ShardParts& parts)
@@ -40,13 +49,15 @@ void HeadPass::select(const mortise_step& step, const mortise_tensor& hidden, co
   parts_.device.call<&mortise_device_table::gather_rows>("gather_rows", step.stream, &hidden, row_indices, &selected_);
 }
 
+void HeadPass::select_consecutive(const mortise_step& step, const mortise_tensor& hidden,
+                                  const std::int32_t* row_indices, std::int64_t first, std::int64_t count) {
+  if (spread_) return select(step, hidden, row_indices, count);
+  selected_ = rows_from(hidden, first, count);
+}
+
 mortise_tensor HeadPass::logits(const mortise_step& step, std::int64_t first, std::int64_t count, std::int32_t begin,
                                 std::int32_t end) {
-  const std::int64_t skipped = first * selected_.stride[0] * dtype_bytes(selected_.dtype);
-  mortise_tensor slice = selected_;
-  slice.data = static_cast<std::byte*>(slice.data) + skipped;
-  slice.bytes -= static_cast<std::uint64_t>(skipped);
-  slice.shape[0] = count;
+  const mortise_tensor slice = rows_from(selected_, first, count);
   const mortise_tensor logits = matrix_in(logits_, MORTISE_F32, count, end - begin);
   parts_.model.call<&mortise_model_table::head>("head", &step, &slice, begin, end, &logits);
   return logits;

@@ -16,6 +16,10 @@ class HeadPass {
   // Gathers the rows of `hidden` given by `row_indices` (device memory, [count]) for the following calls.
   void select(const mortise_step& step, const mortise_tensor& hidden, const std::int32_t* row_indices,
               std::int64_t count);
+  // The same for `count` rows from `first` on. On a device that does not share the host's memory they are not copied:
+  // selected() is then a part of `hidden`.
+  void select_consecutive(const mortise_step& step, const mortise_tensor& hidden, const std::int32_t* row_indices,
+                          std::int64_t first, std::int64_t count);
   const mortise_tensor& selected() const { return selected_; }  // in device memory
   // Computes f32 logits [count, end - begin] of the selected rows from `first` on, for the tokens begin .. end - 1.
   // They lie in device memory, with gaps between rows if stride[0] says so, and are valid until the next call.

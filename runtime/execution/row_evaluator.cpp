@@ -57,7 +57,7 @@ std::int32_t most_alternatives(std::span<const std::int32_t> num_top) {
 RowEvaluator::RowEvaluator(const ShardParts& parts, const ExecutionLimits& limits)
     : parts_(parts),
       limits_(limits),
-      upload_(parts.device),
+      upload_(parts.device, UploadOrder::kBesideQueued),
       further_upload_(parts.device),
       edits_(parts.device),
       tokens_(parts.device),
@@ -67,6 +67,8 @@ RowEvaluator::RowEvaluator(const ShardParts& parts, const ExecutionLimits& limit
       scores_(parts) {}
 
 void RowEvaluator::launch(const mortise_step& step, const mortise_tensor& hidden, const StepWork& work) {
+  // A step that failed was not collected, and may still read the arrays that this one overwrites.
+  if (draws_ != nullptr) synchronize(parts_.device);
   edits_.end(work.ended);
   draws_ = &work.draws;
   scored_ = &work.scores;
@@ -88,7 +90,8 @@ void RowEvaluator::launch(const mortise_step& step, const mortise_tensor& hidden
   const auto limit = static_cast<std::size_t>(limits_.max_logit_rows);
   for (std::size_t first = 0; first < num_rows_; first += limit) {
     const std::size_t count = std::min(limit, num_rows_ - first);
-    const mortise_tensor logits = head_.run(step, hidden, arrays.rows + first, static_cast<std::int64_t>(count));
+    select(step, hidden, arrays, first, count);
+    const mortise_tensor logits = head_.logits(step, 0, static_cast<std::int64_t>(count), 0, parts_.vocab_size);
     evaluate_chunk(step, logits, arrays, first);
   }
   if (work.draws.size() > 0) tokens_.start(arrays.tokens, work.draws.size());
@@ -135,11 +138,26 @@ void RowEvaluator::launch_score_pass(const mortise_step& step, const mortise_ten
   score_pass_.launch(step, hidden, std::move(rows));
 }
 
+// Selects the rows of a chunk. Those of a step of decodes are consecutive, so nothing is gathered.
+void RowEvaluator::select(const mortise_step& step, const mortise_tensor& hidden, const Arrays& arrays,
+                          std::size_t first, std::size_t count) {
+  const std::span<const std::int32_t> rows = std::span(rows_).subspan(first, count);
+  const std::int32_t* const device_rows = arrays.rows + first;
+  std::size_t i = 1;
+  while (i < count && rows[i] == rows[i - 1] + 1) ++i;
+  if (i == count) {
+    head_.select_consecutive(step, hidden, device_rows, rows.front(), static_cast<std::int64_t>(count));
+  } else {
+    head_.select(step, hidden, device_rows, static_cast<std::int64_t>(count));
+  }
+}
+
 // Copies the rows' numbers, tokens and sampling arguments into device memory.
 RowEvaluator::Arrays RowEvaluator::upload(const mortise_step& step, const StepWork& work, std::size_t num_scored) {
   const auto scored = [&](const std::vector<std::int32_t>& values) { return std::span(values).first(num_scored); };
-  std::vector<std::int32_t> rows = work.draws.rows, tokens(work.draws.size(), -1);
-  rows.insert(rows.end(), scored(work.scores.rows).begin(), scored(work.scores.rows).end());
+  std::vector<std::int32_t> tokens(work.draws.size(), -1);
+  rows_.assign(work.draws.rows.begin(), work.draws.rows.end());
+  rows_.insert(rows_.end(), scored(work.scores.rows).begin(), scored(work.scores.rows).end());
   tokens.insert(tokens.end(), scored(work.scores.targets).begin(), scored(work.scores.targets).end());
 
   upload_.clear();
@@ -148,7 +166,7 @@ RowEvaluator::Arrays RowEvaluator::upload(const mortise_step& step, const StepWo
   };
   const SamplingArrays& sampling = work.draws.sampling;
   edits_.assign(sampling.edits);
-  const std::size_t row = put(rows), token = put(tokens), temperature = put(sampling.temperatures),
+  const std::size_t row = put(rows_), token = put(tokens), temperature = put(sampling.temperatures),
                     top_k = put(sampling.top_ks), top_p = put(sampling.top_ps), min_p = put(sampling.min_ps),
                     key = put(sampling.keys), position = put(sampling.positions), edit_begin = put(edits_.begins()),
                     edit_count = put(edits_.counts()), update = put(edits_.updates()), place = put(edits_.places()),

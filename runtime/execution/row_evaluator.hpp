@@ -36,6 +36,8 @@ class RowEvaluator {
   bool are_many(std::size_t num_scored) const;
   void launch_score_pass(const mortise_step& step, const mortise_tensor& hidden, const ScoreRows& scores);
   Arrays upload(const mortise_step& step, const StepWork& work, std::size_t num_scored);
+  void select(const mortise_step& step, const mortise_tensor& hidden, const Arrays& arrays, std::size_t first,
+              std::size_t count);
   void evaluate_chunk(const mortise_step& step, const mortise_tensor& logits, const Arrays& arrays, std::size_t first);
   void sample(const mortise_step& step, const mortise_tensor& logits, const Arrays& arrays, std::size_t first);
   void draw_further(const mortise_step& step, mortise_sample_args args, std::size_t first, std::size_t count);
@@ -57,6 +59,7 @@ class RowEvaluator {
   std::size_t num_rows_ = 0;         // rows that go through chunks: rows that draw, then scored rows
   std::size_t first_described_ = 0;  // index of the first of these rows that wants a log probability
   bool score_pass_runs_ = false;
+  std::vector<std::int32_t> rows_;  // the numbers in the batch of all rows that go through chunks
   std::vector<std::int32_t> further_choices_;
 };
 

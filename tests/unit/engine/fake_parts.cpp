@@ -25,8 +25,15 @@ float* row_of(const mortise_tensor& tensor, int64_t row) {
   return static_cast<float*>(tensor.data) + row * tensor.stride[0];
 }
 
-mortise_status describe(mortise_device*, mortise_device_info* info) {
-  info->host_memory = 1;
+// Everything is done at once; only the order of the calls is noted.
+mortise_status note(mortise_device* self, const char* call, const mortise_stream* stream) {
+  if (!world(self).shares_memory)
+    world(self).queued.push_back(std::string(call) + (stream != nullptr ? " beside" : ""));
+  return MORTISE_OK;
+}
+
+mortise_status describe(mortise_device* self, mortise_device_info* info) {
+  info->host_memory = world(self).shares_memory ? 1 : 0;
   return MORTISE_OK;
 }
 mortise_status allocate(mortise_device* self, uint64_t bytes, void** memory, mortise_error*) {
@@ -40,19 +47,39 @@ void free_memory(mortise_device* self, void* memory) {
   world(self).memory.erase(memory);
   std::free(memory);
 }
-mortise_status copy(mortise_device*, mortise_stream*, void* to, const void* from, uint64_t bytes, mortise_error*) {
+mortise_status copy(mortise_device* self, mortise_stream* stream, void* to, const void* from, uint64_t bytes,
+                    mortise_error*) {
   std::memcpy(to, from, bytes);
+  return note(self, "copy", stream);
+}
+mortise_status stream_create(mortise_device* self, mortise_stream** stream, mortise_error*) {
+  *stream = reinterpret_cast<mortise_stream*>(self);  // any address but NULL
+  return MORTISE_OK;
+}
+void stream_destroy(mortise_device*, mortise_stream*) {}
+mortise_status event_create(mortise_device* self, mortise_event** event, mortise_error*) {
+  *event = reinterpret_cast<mortise_event*>(self);
+  return MORTISE_OK;
+}
+void event_destroy(mortise_device*, mortise_event*) {}
+mortise_status event_record(mortise_device* self, mortise_event*, mortise_stream* stream, mortise_error*) {
+  return note(self, "record", stream);
+}
+mortise_status event_wait(mortise_device* self, mortise_event*, mortise_stream* stream, mortise_error*) {
+  return note(self, "wait", stream);
+}
+mortise_status event_synchronize(mortise_device*, mortise_event*, mortise_error*) {
   return MORTISE_OK;
 }
 mortise_status synchronize(mortise_device*, mortise_stream*, mortise_error*) {
   return MORTISE_OK;
 }
-mortise_status gather_rows(mortise_device*, mortise_stream*, const mortise_tensor* x, const int32_t* rows,
+mortise_status gather_rows(mortise_device* self, mortise_stream* stream, const mortise_tensor* x, const int32_t* rows,
                            const mortise_tensor* out, mortise_error*) {
   for (int64_t r = 0; r < out->shape[0]; ++r) {
     std::memcpy(row_of(*out, r), static_cast<float*>(x->data) + rows[r] * 3, 3 * sizeof(float));
   }
-  return MORTISE_OK;
+  return note(self, "gather", stream);
 }
 mortise_status scatter_rows(mortise_device*, mortise_stream*, const mortise_tensor* x, const int32_t* rows,
                             const mortise_tensor* out, mortise_error*) {
@@ -334,8 +361,17 @@ Parts FakeWorld::parts() {
     value.describe = describe;
     value.allocate = allocate;
     value.free = free_memory;
+    value.host_allocate = allocate;
+    value.host_free = free_memory;
     value.copy = copy;
+    value.stream_create = stream_create;
+    value.stream_destroy = stream_destroy;
     value.stream_synchronize = synchronize;
+    value.event_create = event_create;
+    value.event_destroy = event_destroy;
+    value.event_record = event_record;
+    value.event_wait = event_wait;
+    value.event_synchronize = event_synchronize;
     value.gather_rows = gather_rows;
     value.scatter_rows = scatter_rows;
     value.sample = sample;

@@ -7,6 +7,7 @@
 #include <functional>
 #include <mutex>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "engine/parts.hpp"
@@ -50,6 +51,11 @@ struct FakeWorld {
 
   // What forward returns when it has written the step's KV; what it throws crosses the ABI.
   std::function<mortise_status(std::int64_t forward_count)> forward_status;
+
+  // False: the device has memory of its own, as a GPU. `queued` then lists the calls that are ordered on streams; those
+  // on another than the default stream end with "beside".
+  bool shares_memory = true;
+  std::vector<std::string> queued;
 
   std::mutex memory_mutex;  // guards memory
   std::set<void*> memory;   // of the device

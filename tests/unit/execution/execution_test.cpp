@@ -114,6 +114,30 @@ TEST(ExecutionTest, EachRowGetsItsOwnTokenAndLogProbabilityWhateverTheirOrder) {
   EXPECT_EQ(results.scores[1].logprob, logprob_of({6, 7, 8, 9}, 10));
 }
 
+// The fake notes what is queued on the streams of a device with memory of its own.
+TEST(ExecutionTest, SamplingArgumentsAreUploadedBesideTheForwardAndConsecutiveRowsAreNotGathered) {
+  EngineLimits three = limits();
+  three.max_logit_rows = 4;
+  FakeWorld world(three);
+  world.shares_memory = false;
+  Execution execution({world.parts()}, three);
+  const std::vector<Prompt> single_rows = {{{1}, {0}}, {{4}, {1}}, {{6}, {2}}, {{11}, {3}}};
+  Step all(single_rows), some(single_rows);
+  for (const std::size_t prompt : {0, 1, 2, 3}) all.draw(prompt, -1);
+  for (const std::size_t prompt : {0, 2, 3}) some.draw(prompt, -1);
+  const auto tokens_of = [&](const Step& step) {
+    world.queued.clear();
+    Tokens tokens;
+    for (const TokenInfo& info : run(execution, step).draws) tokens.push_back(info.id);
+    return tokens;
+  };
+  const std::vector<std::string> consecutive = {"copy", "record", "copy beside", "record beside", "wait", "copy"};
+  EXPECT_THAT(tokens_of(all), ElementsAre(next_token({1}), next_token({4}), next_token({6}), next_token({11})));
+  EXPECT_EQ(world.queued, consecutive);  // "copy" for "copy beside": it waits for the forward, and the head for it
+  EXPECT_THAT(tokens_of(some), ElementsAre(next_token({1}), next_token({6}), next_token({11})));
+  EXPECT_THAT(world.queued, ElementsAre("copy", "record", "copy beside", "record beside", "wait", "gather", "copy"));
+}
+
 TEST(ExecutionTest, ATokenThatTheHostPutsInThePlaceOfTheDrawnOneIsTheOneThatIsDescribed) {
   FakeWorld world(limits());
   Execution execution({world.parts()}, limits());
