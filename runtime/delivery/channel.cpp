@@ -9,6 +9,8 @@
 namespace mortise {
 namespace {
 
+constexpr std::size_t kMaxSpare = 16;  // tokens; what a slow reader has merged is no step's
+
 std::size_t at_least_one(std::int32_t num_choices) {
   return static_cast<std::size_t>(std::max(1, num_choices));
 }
@@ -35,15 +37,21 @@ bool Channel::append(Delta&& delta) {
   if (place < 0) {
     place = static_cast<std::int32_t>(pending_.size());
     pending_.push_back(std::move(delta));
+    delta.tokens = std::move(spare_);
   } else {
     pending_[static_cast<std::size_t>(place)].append(std::move(delta));
+    delta.tokens.clear();
   }
   return !std::exchange(awake_, true);
 }
 
 void Channel::take(std::vector<Delta>& deltas) {
+  std::vector<TokenInfo> spare;
+  if (!deltas.empty() && deltas.front().tokens.capacity() <= kMaxSpare) spare = std::move(deltas.front().tokens);
+  spare.clear();
   deltas.clear();
   const std::lock_guard lock(mutex_);
+  if (spare_.capacity() == 0) spare_ = std::move(spare);
   deltas.swap(pending_);
   for (const Delta& delta : deltas) place_[static_cast<std::size_t>(delta.choice)] = -1;
 }
@@ -74,7 +82,7 @@ SinkChannel::SinkChannel(std::int32_t num_choices, Tap tap, Sink sink)
 void SinkChannel::deliver(const std::function<void(RequestId)>& abort) {
   take(taken_);
   for (Delta& delta : taken_) deliver_one(std::move(delta), abort);
-  taken_.clear();
+  if (num_open_ <= 0) taken_.clear();  // otherwise the next take() gives its buffer back
 }
 
 void SinkChannel::deliver_one(Delta&& delta, const std::function<void(RequestId)>& abort) {

@@ -25,14 +25,16 @@ class Channel {
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;
 
-  // Adds a delta. Returns true if the reader must be woken, because it has taken everything that came before. [one
-  // thread at a time: the engine's, or the thread that forwards deltas to this channel]
+  // Adds a delta. Returns true if the reader must be woken, because it has taken everything that came before. Leaves
+  // `delta` with no tokens, but possibly with a buffer for some, which the reader has given back: otherwise the
+  // engine would allocate one for each sequence and step, and readers would free them, all under one lock of the
+  // allocator. [one thread at a time: the engine's, or the thread that forwards deltas to this channel]
   [[nodiscard]] bool append(Delta&& delta);
   // Wakes the reader. A channel that the pool reads adds itself to `ready` instead, and the caller passes all channels
   // of a step to the pool at once. [the thread that appends]
   virtual void wake(std::vector<std::shared_ptr<SinkChannel>>& ready) = 0;
 
-  // Replaces the content of `deltas` by all deltas in the channel. [reader]
+  // Replaces the content of `deltas`, which the reader has finished with, by all deltas in the channel. [reader]
   void take(std::vector<Delta>& deltas);
   // After take(): returns true if no delta has come since; the next append() then wakes the reader. If it returns
   // false, take() again. [reader]
@@ -42,6 +44,7 @@ class Channel {
   std::mutex mutex_;  // guards the members below
   std::vector<Delta> pending_;
   std::vector<std::int32_t> place_;  // for each choice, the index of its delta in pending_, or -1
+  std::vector<TokenInfo> spare_;     // empty; its buffer is for the next delta of the engine
   bool awake_ = false;               // the reader was woken and has not called arm() since
 };
 

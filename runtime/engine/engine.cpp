@@ -435,6 +435,7 @@ void Engine::write_texts() {
 
 void Engine::send(Sequence& sequence) {
   Delta delta = std::exchange(sequence.gathered, {});
+  if (sequence.finish == FinishReason::kNone) sequence.gathered.tokens = outbox_.take_buffer();
   sequence.num_written = 0;
   delta.request = sequence.owner->id;
   delta.choice = sequence.choice;

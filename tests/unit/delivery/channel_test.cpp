@@ -46,6 +46,32 @@ TEST(Channel, DeltasOfAReaderThatStopsBecomeOneForEachChoice) {
   EXPECT_TRUE(deltas.empty());
 }
 
+TEST(Channel, TheBufferOfTokensThatAReaderHasFinishedWithGoesBackToTheEngine) {
+  PulledChannel channel(1, [] {});
+  std::vector<Delta> deltas;
+  const auto send = [&](int id) {  // returns what is left in the delta
+    Delta delta = token_delta(0, id);
+    static_cast<void>(channel.append(std::move(delta)));
+    return std::move(delta.tokens);
+  };
+  EXPECT_EQ(send(1).capacity(), 0u);
+  channel.take(deltas);
+  const TokenInfo* const buffer = deltas[0].tokens.data();
+  EXPECT_EQ(send(2).capacity(), 0u);  // more: the reader may still read it
+  channel.take(deltas);
+  const std::vector<TokenInfo> given_back = send(3);
+  EXPECT_TRUE(given_back.empty());
+  EXPECT_GT(given_back.capacity(), 0u);
+  EXPECT_EQ(given_back.data(), buffer);
+  channel.take(deltas);
+  EXPECT_EQ(ids_of(deltas[0]), std::vector<std::int32_t>{3});
+  // A reader that was slow gives its large buffer to nobody.
+  for (int id = 0; id < 100; ++id) send(id);
+  channel.take(deltas);
+  channel.take(deltas);
+  EXPECT_LE(send(1).capacity(), 16u);
+}
+
 TEST(Channel, AMergedDeltaKnowsWhenEachOfItsTokensWasSent) {
   PulledChannel channel(1, [] {});
   for (const int step : {3, 5, 9}) EXPECT_EQ(channel.append(token_delta(0, step, step)), step == 3);
