@@ -417,10 +417,14 @@ std::optional<StarvationWatch::Starved> Planner::find_starved(const View& view, 
   watched.rows = limits_.max_batched_tokens;
   watched.num_seqs_left = limits_.max_num_seqs;
   PlanBlocks blocks(abi_view);  // without preemptions; plans that preempt are handled below
+  std::size_t next = 0;         // most plans are in the order of the view
   for (const PlannedSequence& planned : plan.scheduled) {
-    // view.ids is sorted: the view is in order of arrival, and ids grow with arrival.
-    const auto i =
-        static_cast<std::size_t>(std::ranges::lower_bound(view.ids, planned.sequence->id) - view.ids.begin());
+    const std::uint64_t id = planned.sequence->id;
+    if (next >= view.ids.size() || view.ids[next] != id) {
+      // view.ids is sorted: the view is in order of arrival, and ids grow with arrival.
+      next = static_cast<std::size_t>(std::ranges::lower_bound(view.ids, id) - view.ids.begin());
+    }
+    const std::size_t i = next++;
     scheduled[i] = 1;
     const std::int32_t rows = planned.num_new_tokens + planned.max_drafts;
     watched.rows -= rows;

@@ -1,5 +1,6 @@
 #include "engine/row_work.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "sampling/edits.hpp"
@@ -152,6 +153,8 @@ void RowWork::verify_by_rejection(const DrawnLogits& drawn) {
 }
 
 std::vector<TokenInfo> RowWork::infos(StepResults results) const {
+  const bool in_order = draw_places_.size() == rows_.size() && std::ranges::is_sorted(draw_places_);
+  if (in_order) return std::move(results.draws);  // as in most steps: each row draws, none wants a log probability
   std::vector<TokenInfo> infos(rows_.size());
   for (std::size_t i = 0; i < draw_places_.size(); ++i) infos[draw_places_[i]] = std::move(results.draws[i]);
   for (std::size_t i = 0; i < score_places_.size(); ++i) infos[score_places_[i]] = std::move(results.scores[i]);
