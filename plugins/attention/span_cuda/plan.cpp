@@ -277,6 +277,7 @@ void make_plan(const mortise_batch& batch, const PlanShape& shape, Plan& plan) {
   const bool may_share = shape.num_shared_blocks > 0 && batch.num_groups > 0;
   const Shares shares = may_share ? find_shares(batch, shape) : Shares{};
   std::vector<SpanRun> tiles, padding;
+  tiles.reserve(static_cast<std::size_t>(batch.num_seqs) * static_cast<std::size_t>(shape.num_kv_heads));
   std::vector<std::size_t> first_tile;  // first tile of each sequence
   plan.prefill.clear();
   plan.merges.clear();
