@@ -8,6 +8,7 @@
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/linear_stream.cuh"
 #include "kernels/cuda/linear_stream_many.hpp"
+#include "kernels/cuda/math.cuh"
 #include "kernels/cuda/mma.cuh"
 #include "kernels/cuda/weight_ring.cuh"
 
@@ -43,7 +44,14 @@ struct StreamArgs {
   CUtensorMap weights;  // [k / kSwizzled][n][kSwizzled]
   LinearArgs linear;
   Split split;
+  Activation activation;  // of a gated product
 };
+
+// Sixteen columns of y are a "strip". A warp computes the tile of a strip. Of a gated product two neighbouring warps
+// share a strip: one computes the gates' tile, the other that of up, whose columns come linear.n / 2 later.
+std::int64_t num_strips(const LinearArgs& args, bool gated) {
+  return gated ? args.n / (2 * kColumns) : num_tiles(args);
+}
 
 // Shared memory holds: rings, x, zeros, the barrier of x, the barriers of the rings.
 __host__ __device__ constexpr std::int32_t x_pitch(std::int64_t k) {
@@ -56,29 +64,33 @@ __host__ __device__ constexpr std::int32_t bytes_beside_rings(std::int64_t m, st
   return bytes_of_x(m, k) + 8 + kWarps * kMaxPlaces * 8;
 }
 
-// The pieces of a warp's tiles in the order of their use. Used by one lane. Invariant: tile_ and depth_ name the next
+// Where the warp of a strip's up leaves its results for the warp of the gates: two places, used in turn.
+using Handover = float4[kWarps / 2][2][32];
+
+// The pieces of a warp's tiles in the order of their use. Used by one lane. Invariant: strip_ and depth_ name the next
 // piece.
 class Pieces {
  public:
-  __device__ Pieces(const StreamArgs& args, int first_tile, int tiles, int stride)
-      : args_(args), tile_(first_tile), tiles_(tiles), stride_(stride) {
+  // `first_tile`: the tile of strip 0.
+  __device__ Pieces(const StreamArgs& args, int first_strip, int strips, int stride, int first_tile)
+      : args_(args), strip_(first_strip), strips_(strips), stride_(stride), first_tile_(first_tile) {
     policy_ = policy_of_what_is_read_once();
   }
 
-  __device__ __forceinline__ bool ended() const { return tile_ >= tiles_; }
+  __device__ __forceinline__ bool ended() const { return strip_ >= strips_; }
 
   // Requests the next piece. Elements beyond the last row are zeros.
   __device__ __forceinline__ void load(std::uint32_t to, std::uint32_t barrier) {
     expect_bytes(barrier, kPieceBytes);
-    copy_piece(to, args_.weights, tile_ * kColumns, depth_ / kSwizzled, barrier, policy_);
+    copy_piece(to, args_.weights, (first_tile_ + strip_) * kColumns, depth_ / kSwizzled, barrier, policy_);
     depth_ += kDepth;
-    if (depth_ >= args_.linear.k) depth_ = 0, tile_ += stride_;
+    if (depth_ >= args_.linear.k) depth_ = 0, strip_ += stride_;
   }
 
  private:
   const StreamArgs& args_;
-  int tile_;
-  const int tiles_, stride_;
+  int strip_;
+  const int strips_, stride_, first_tile_;
   std::uint64_t policy_;
   int depth_ = 0;
 };
@@ -104,15 +116,62 @@ struct Fragments {
   }
 };
 
+__device__ __forceinline__ float activated(Activation activation, float x) {
+  switch (activation) {
+    case Activation::kSilu:
+      return silu(x);
+    case Activation::kGelu:
+      return gelu(x);
+    case Activation::kGeluTanh:
+      return gelu_tanh(x);
+    case Activation::kRelu:
+      break;
+  }
+  return relu(x);
+}
+
+// Ends a strip of a gated product: the warp of up hands over its results, and the warp of the gates writes y. Both
+// round first, because elementwise.cu reads what a product has stored.
+__device__ __forceinline__ void write_gated(const StreamArgs& args, int strip, bool is_up, const float (&d)[4],
+                                            Handover& handover, int place) {
+  const LinearArgs& linear = args.linear;
+  const int pair = static_cast<int>(threadIdx.x) / 64, lane = static_cast<int>(threadIdx.x) % 32;
+  const std::int64_t half = linear.n / 2;
+  float stored[4];
+#pragma unroll
+  for (int j = 0; j < 4; ++j) {
+    const std::int64_t n = static_cast<std::int64_t>(strip) * kColumns + lane / 4 + j / 2 * 8 + (is_up ? half : 0);
+    stored[j] = rounded<Bf16>(linear.bias == nullptr ? d[j] : __fadd_rn(d[j], linear.bias[n]));
+  }
+  if (is_up) handover[pair][place][lane] = {stored[0], stored[1], stored[2], stored[3]};
+  // This place is written again after the next barrier of the pair, before which it has been read.
+  asm volatile("bar.sync %0, 64;" ::"r"(pair + 1) : "memory");
+  if (is_up) return;
+  const float4 from_up = handover[pair][place][lane];
+  const float up[4] = {from_up.x, from_up.y, from_up.z, from_up.w};
+#pragma unroll
+  for (int j = 0; j < 4; ++j) {
+    const std::int64_t n = static_cast<std::int64_t>(strip) * kColumns + lane / 4 + j / 2 * 8;
+    const std::int64_t m = lane % 4 * 2 + j % 2;
+    if (m >= linear.m) continue;
+    put(static_cast<Bf16*>(linear.y)[m * linear.y_stride + n],
+        __fmul_rn(rounded<Bf16>(activated(args.activation, stored[j])), up[j]));
+  }
+}
+
+template <bool kGated>
 __global__ void __launch_bounds__(kThreads, 1) stream_kernel(const __grid_constant__ StreamArgs args) {
   extern __shared__ __align__(1024) char memory[];
   let_next_kernel_begin();
   const LinearArgs& linear = args.linear;
   const int k = static_cast<int>(linear.k), m = static_cast<int>(linear.m);
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-  const int tiles = static_cast<int>((linear.n + kColumns - 1) / kColumns);
-  const int stride = args.split.warps * static_cast<int>(gridDim.x);
-  const int first = warp < args.split.warps ? warp * static_cast<int>(gridDim.x) + static_cast<int>(blockIdx.x) : tiles;
+  constexpr int kShare = kGated ? 2 : 1;  // warps that share a strip
+  const int strips = static_cast<int>((linear.n + kShare * kColumns - 1) / (kShare * kColumns));
+  const int stride = args.split.warps / kShare * static_cast<int>(gridDim.x);
+  const int first =
+      warp < args.split.warps ? warp / kShare * static_cast<int>(gridDim.x) + static_cast<int>(blockIdx.x) : strips;
+  const bool is_up = kGated && warp % 2 != 0;
   const std::uint32_t at = shared_address(memory);
   const std::uint32_t x_at = at + args.split.warps * args.split.places * kPieceBytes;
   const std::uint32_t x_barrier = x_at + bytes_of_x(m, k), barriers = x_barrier + 8;
@@ -136,12 +195,12 @@ __global__ void __launch_bounds__(kThreads, 1) stream_kernel(const __grid_consta
     }
     return;
   }
-  if (first >= tiles) {
+  if (first >= strips) {
     wait_for_kernel_before();
     return;
   }
   // Starts before the preceding kernels have ended, because weights do not depend on them.
-  Feeder<Pieces> feeder(Pieces(args, first, tiles, stride), ring);
+  Feeder<Pieces> feeder(Pieces(args, first, strips, stride, is_up ? strips : 0), ring);
   if (lane == 0) feeder.fill_gently(args.split.early, x_barrier);
   __syncwarp();
   wait_for_kernel_before();
@@ -165,8 +224,9 @@ __global__ void __launch_bounds__(kThreads, 1) stream_kernel(const __grid_consta
   Fragments fragments[2];
   wait_for_piece();
   fragments[0].load(piece, unit, x, x_step, 0);
+  int handover_place = 0;
 #pragma unroll 1
-  for (int tile = first; tile < tiles; tile += stride) {
+  for (int strip = first; strip < strips; strip += stride) {
     float d[4] = {};
 #pragma unroll 1
     for (int depth = 0; depth < k; depth += kDepth) {
@@ -180,7 +240,7 @@ __global__ void __launch_bounds__(kThreads, 1) stream_kernel(const __grid_consta
           __syncwarp();  // all lanes have read the piece, so its place can be refilled
           if (lane == 0) feeder.refill();
           const bool same_tile = depth + kDepth < k;
-          if (same_tile || tile + stride < tiles) {
+          if (same_tile || strip + stride < strips) {
             wait_for_piece();
             next.load(piece, unit, same_tile ? x_here + x_step * kDepth * 2 : x, x_step, 0);
           }
@@ -188,31 +248,56 @@ __global__ void __launch_bounds__(kThreads, 1) stream_kernel(const __grid_consta
         if (depth + group * kSwizzled < k) fragments[group % 2].multiply(d);
       }
     }
-    write(linear, tile, 0, d);
+    if constexpr (kGated) {
+      __shared__ Handover handover;
+      write_gated(args, strip, is_up, d, handover, handover_place);
+      handover_place = 1 - handover_place;
+    } else {
+      write(linear, strip, 0, d);
+    }
   }
 }
 
 // Chooses the number of warps so that all have the same number of tiles if possible, and fewer if x leaves little room
-// for the rings.
-Split split_of(const LinearArgs& args, int num_blocks) {
-  const std::int64_t of_a_block = (num_tiles(args) + num_blocks - 1) / num_blocks;
+// for the rings. `share`: warps that share a strip.
+Split split_of(const LinearArgs& args, std::int64_t strips, int num_blocks, int share) {
+  const std::int64_t of_a_block = (strips + num_blocks - 1) / num_blocks, most = kWarps / share;
   const std::int64_t pieces = (kSharedBytes - bytes_beside_rings(args.m, args.k)) / kPieceBytes;
   Split split;
-  std::int64_t rounds = (of_a_block + kWarps - 1) / kWarps;
+  std::int64_t rounds = (of_a_block + most - 1) / most;
   do {
-    const std::int64_t warps = (of_a_block + rounds - 1) / rounds;
+    const std::int64_t groups = (of_a_block + rounds - 1) / rounds, warps = groups * share;
     split = {static_cast<std::int32_t>(warps),
              static_cast<std::int32_t>(std::min<std::int64_t>(pieces / warps, kMaxPlaces)),
              std::max(kEarlyPieces / static_cast<std::int32_t>(warps), 1)};
-    rounds = warps == 1 ? rounds : (of_a_block + warps - 2) / (warps - 1);
-  } while (split.places < kMinPlaces && split.warps > 1);
+    rounds = groups == 1 ? rounds : (of_a_block + groups - 2) / (groups - 1);
+  } while (split.places < kMinPlaces && split.warps > share);
   return split;
 }
 
 // Whether x fits into shared memory beside rings of at least two places.
-bool holds_x(const LinearArgs& args, int num_blocks) {
+bool holds_x(const LinearArgs& args, std::int64_t strips, int num_blocks, int share) {
   constexpr std::int64_t kMaxK = kSharedBytes / 2;
-  return args.m <= kMaxRows && args.k <= kMaxK && split_of(args, num_blocks).places >= kMinPlaces;
+  return args.m <= kMaxRows && args.k <= kMaxK && split_of(args, strips, num_blocks, share).places >= kMinPlaces;
+}
+
+int num_blocks(std::int64_t strips, int multiprocessors) {
+  return static_cast<int>(std::min<std::int64_t>(strips, multiprocessors));
+}
+
+// REQUIRES: holds_x.
+template <bool kGated>
+cudaError_t launch(const LinearArgs& args, Activation activation, int blocks, cudaStream_t stream) {
+  StreamArgs all = {{}, args, split_of(args, num_strips(args, kGated), blocks, kGated ? 2 : 1), activation};
+  const cudaError_t error = describe(args.w, args.n, args.k, args.w_stride, kColumns, kDepth, all.weights);
+  if (error != cudaSuccess) return error;
+  const int bytes = all.split.warps * all.split.places * kPieceBytes + bytes_beside_rings(args.m, args.k);
+  return launch_overlapped(stream_kernel<kGated>, dim3(static_cast<unsigned>(blocks)), kThreads,
+                           static_cast<std::size_t>(bytes), stream, all);
+}
+
+cudaError_t allow_shared_memory(void (*kernel)(StreamArgs)) {
+  return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
 }
 
 }  // namespace
@@ -225,23 +310,36 @@ bool streams(const LinearArgs& args) {
          num_multiprocessors(most) == cudaSuccess;
 }
 
+bool streams_gated(const LinearArgs& args) {
+  int most = 0;
+  if (args.y_type != ElementType::kBf16 || args.n % (2 * kColumns) != 0 || !streams(args)) return false;
+  const std::int64_t strips = num_strips(args, /*gated=*/true);
+  return strips > 0 && num_multiprocessors(most) == cudaSuccess &&
+         holds_x(args, strips, num_blocks(strips, most), /*share=*/2);
+}
+
 cudaError_t launch_linear_stream(const LinearArgs& args, cudaStream_t stream) {
   if (args.m == 0 || args.n == 0) return cudaSuccess;
   int most = 0;
   if (const cudaError_t error = num_multiprocessors(most); error != cudaSuccess) return error;
-  const auto blocks = static_cast<unsigned>(std::min<std::int64_t>(num_tiles(args), most));
-  if (!holds_x(args, static_cast<int>(blocks))) return launch_linear_stream_many(args, most, stream);
-  StreamArgs all = {{}, args, split_of(args, static_cast<int>(blocks))};
-  const cudaError_t error = describe(args.w, args.n, args.k, args.w_stride, kColumns, kDepth, all.weights);
-  if (error != cudaSuccess) return error;
-  const int bytes = all.split.warps * all.split.places * kPieceBytes + bytes_beside_rings(args.m, args.k);
-  return launch_overlapped(stream_kernel, dim3(blocks), kThreads, static_cast<std::size_t>(bytes), stream, all);
+  const std::int64_t strips = num_strips(args, /*gated=*/false);
+  const int blocks = num_blocks(strips, most);
+  if (!holds_x(args, strips, blocks, /*share=*/1)) return launch_linear_stream_many(args, most, stream);
+  return launch<false>(args, Activation::kRelu, blocks, stream);
+}
+
+cudaError_t launch_gated_stream(const LinearArgs& args, Activation activation, cudaStream_t stream) {
+  if (args.m == 0) return cudaSuccess;
+  int most = 0;
+  if (const cudaError_t error = num_multiprocessors(most); error != cudaSuccess) return error;
+  return launch<true>(args, activation, num_blocks(num_strips(args, /*gated=*/true), most), stream);
 }
 
 cudaError_t prepare_stream_kernel() {
-  const cudaError_t error =
-      cudaFuncSetAttribute(stream_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
-  return error != cudaSuccess ? error : prepare_stream_many_kernels();
+  for (const auto kernel : {stream_kernel<false>, stream_kernel<true>}) {
+    if (const cudaError_t error = allow_shared_memory(kernel); error != cudaSuccess) return error;
+  }
+  return prepare_stream_many_kernels();
 }
 
 }  // namespace mortise::cuda

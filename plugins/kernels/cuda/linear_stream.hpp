@@ -30,6 +30,16 @@ bool streams(const LinearArgs& args);
 // REQUIRES: streams(args).
 cudaError_t launch_linear_stream(const LinearArgs& args, cudaStream_t stream);
 
+// A gated product in one kernel, with the bits of launch_linear_stream and then launch_gated (rows.hpp): w and bias
+// have n columns of y before the activation, gates first; y is bf16 [m, n / 2].
+//   y[m,i] = round(round(act(round(g[m,i]))) * round(g[m, n/2 + i])), g the product
+// Shapes: as above, m <= 8, n a multiple of 32, and all rows of x fit into shared memory; streams_gated() says whether
+// they do. Oracle: those two launches, bitwise (tests/plugins/kernels/cuda/linear_stream_test.cpp).
+bool streams_gated(const LinearArgs& args);
+
+// REQUIRES: streams_gated(args).
+cudaError_t launch_gated_stream(const LinearArgs& args, Activation activation, cudaStream_t stream);
+
 cudaError_t prepare_stream_kernel();  // once, before any launch
 
 }  // namespace mortise::cuda
