@@ -51,9 +51,11 @@ __device__ __forceinline__ float exp2(float x) {
 __device__ __forceinline__ float exp(float x) {
   constexpr float kLog2e = 0x1.715476p+0f, kLog2eLow = 0x1.4ae0c0p-26f;
   const float t = __fmul_rn(x, kLog2e);
-  const int n = __float2int_rn(t);
-  const float f = __fmaf_rn(x, kLog2eLow, __fmaf_rn(x, kLog2e, -__int2float_rn(n)));
-  float r = exp2_of_parts(n, f);
+  // Adding 1.5 * 2^23 rounds t to an integer, which is then in the lowest bits; conversions would take a unit that is
+  // four times slower. Where |t| is too large for that, r is replaced below.
+  const float shifted = __fadd_rn(t, 0x1.8p+23f);
+  const float f = __fmaf_rn(x, kLog2eLow, __fmaf_rn(x, kLog2e, -__fadd_rn(shifted, -0x1.8p+23f)));
+  float r = exp2_of_parts(static_cast<int>(__float_as_uint(shifted)), f);
   r = t > -126.0f ? r : 0.0f;
   r = t >= 128.0f ? infinity() : r;
   return t == t ? r : quiet_nan();

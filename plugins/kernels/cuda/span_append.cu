@@ -6,6 +6,7 @@
 #include "kernels/cuda/fp8_rows.cuh"
 #include "kernels/cuda/int_rows.cuh"
 #include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/packed.cuh"
 #include "kernels/cuda/span.hpp"
 #include "kernels/cuda/span_head_dim.hpp"
 
@@ -23,22 +24,6 @@ constexpr int kGroupLanes = kHeadDim <= 32    ? 4
                             : kHeadDim <= 64  ? 8
                             : kHeadDim <= 128 ? 16
                                               : 32;
-
-__device__ __forceinline__ void unpack(const uint4& u, float (&x)[kVector]) {
-  const std::uint32_t words[4] = {u.x, u.y, u.z, u.w};
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    x[2 * i] = __uint_as_float(words[i] << 16);
-    x[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000u);
-  }
-}
-
-__device__ __forceinline__ uint4 packed(const float (&x)[kVector]) {
-  std::uint32_t words[4];
-#pragma unroll
-  for (int i = 0; i < 4; ++i) words[i] = to_bf16(x[2 * i]) | static_cast<std::uint32_t>(to_bf16(x[2 * i + 1])) << 16;
-  return {words[0], words[1], words[2], words[3]};
-}
 
 // Returns whether eight elements are finite. If a number is not finite, its exponent is all ones; adding one to the
 // exponent then carries into the sign bit, which has been cleared.
@@ -230,7 +215,7 @@ __global__ void __launch_bounds__(kThreads) append_kernel(const __grid_constant_
       }
     }
     if (a.cos != nullptr) rotate<kHeadDim>(a, a.positions[token], lane, x);
-    if (norm != nullptr || a.cos != nullptr) result = packed(x);
+    if (norm != nullptr || a.cos != nullptr) result = packed_eight(x);
   }
   // Tells all lanes of the lane group whether all of V is finite.
   const unsigned of_group = (kWarp >> (32 - kGroup)) << (threadIdx.x % 32 / kGroup * kGroup);
@@ -264,8 +249,115 @@ __global__ void __launch_bounds__(kThreads) append_kernel(const __grid_constant_
   }
 }
 
+// The kernel for many tokens whose heads are rotated whole, by halves, without a norm, into a cache in bf16. A lane has
+// eight neighbouring elements of the lower half of a head and their partners of the upper half, so lanes exchange
+// nothing. kTokenGroups lane groups go through the heads of a token, each with its angles in registers: loading them
+// for every head would take four times as many bytes as the head.
+constexpr int kTokenGroups = 8, kManyTokens = 128;
+constexpr int kHeadsTogether = 4;  // of q, whose loads are issued together
+
+// A lane's part of a head.
+struct Halves {
+  uint4 low, high;
+  __device__ __forceinline__ void load(const Bf16Bits* head, int d, int half) {
+    low = *reinterpret_cast<const uint4*>(head + d);
+    high = *reinterpret_cast<const uint4*>(head + half + d);
+  }
+  __device__ __forceinline__ void rotate(const float (&cos)[kVector], const float (&sin)[kVector]) {
+    float x[kVector], y[kVector];
+    unpack(low, x);
+    unpack(high, y);
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) {
+      const float lower = __fadd_rn(__fmul_rn(x[i], cos[i]), -__fmul_rn(y[i], sin[i]));
+      y[i] = __fadd_rn(__fmul_rn(y[i], cos[i]), __fmul_rn(x[i], sin[i]));
+      x[i] = lower;
+    }
+    low = packed_eight(x);
+    high = packed_eight(y);
+  }
+};
+
+template <int kHeadDim>
+__global__ void __launch_bounds__(kThreads) append_many_kernel(const __grid_constant__ SpanAppend a) {
+  constexpr int kHalf = kHeadDim / 2, kGroup = kHalf / kVector, kOfToken = kTokenGroups * kGroup;
+  static_assert(kThreads % kOfToken == 0);
+  let_next_kernel_begin();
+  const int lane = threadIdx.x % kGroup, d = lane * kVector, group = threadIdx.x % kOfToken / kGroup;
+  const int at = static_cast<int>(blockIdx.x * (kThreads / kOfToken) + threadIdx.x / kOfToken);
+  // No lane returns early, because lanes vote. Those beyond the last token repeat it without writing.
+  const bool real = at < a.num_tokens;
+  const int token = real ? at : a.num_tokens - 1;
+  wait_for_kernel_before();
+  const std::int64_t angles = static_cast<std::int64_t>(a.positions[token]) * kHalf + d, slot = a.slots[token];
+  float cos[kVector], sin[kVector];
+  load_angles(a.cos + angles, cos);
+  load_angles(a.sin + angles, sin);
+  const std::int64_t block = slot >> a.layout.block_shift;
+  const int in_block = static_cast<int>(slot & (a.layout.block_size - 1));
+  const unsigned of_group = (kWarp >> (32 - kGroup)) << (threadIdx.x % 32 / kGroup * kGroup);
+  for (int first = 0; first < a.layout.num_kv_heads; first += kTokenGroups) {
+    const bool exists = first + group < a.layout.num_kv_heads;
+    const int head = exists ? first + group : 0;
+    Halves k, v;
+    k.load(a.k + token * a.k_row_stride + head * a.k_head_stride, d, kHalf);
+    v.load(a.v + token * a.v_row_stride + head * a.v_head_stride, d, kHalf);
+    k.rotate(cos, sin);
+    const bool finite = all_finite(v.low) && all_finite(v.high);
+    if ((__ballot_sync(kWarp, finite) & of_group) != of_group) {
+      k.low = k.high = {kNans, kNans, kNans, kNans};
+      v.low = v.high = {};
+    }
+    if (!real || !exists || slot < 0) continue;
+    Bf16Bits* const to = a.kv + block * static_cast<std::int64_t>(a.layout.block_elements) +
+                         head * static_cast<std::int64_t>(a.layout.head_elements);
+    const int values = CacheChunk<kHeadDim, SpanCache::kBf16>::offset(a.layout.block_size);
+    Bf16Bits* const low = to + span_offset(kHeadDim, in_block, d);
+    Bf16Bits* const high = to + span_offset(kHeadDim, in_block, kHalf + d);
+    *reinterpret_cast<uint4*>(low) = k.low;
+    *reinterpret_cast<uint4*>(high) = k.high;
+    *reinterpret_cast<uint4*>(low + values) = v.low;
+    *reinterpret_cast<uint4*>(high + values) = v.high;
+  }
+  if (!real) return;
+  Bf16Bits* const row = a.q + token * a.q_row_stride;
+  for (int first = group; first < a.num_heads; first += kHeadsTogether * kTokenGroups) {
+    Halves q[kHeadsTogether];
+#pragma unroll
+    for (int i = 0; i < kHeadsTogether; ++i) {
+      const int head = first + i * kTokenGroups;
+      if (head < a.num_heads) q[i].load(row + head * a.q_head_stride, d, kHalf);
+    }
+#pragma unroll
+    for (int i = 0; i < kHeadsTogether; ++i) {
+      const int head = first + i * kTokenGroups;
+      if (head >= a.num_heads) break;
+      q[i].rotate(cos, sin);
+      *reinterpret_cast<uint4*>(row + head * a.q_head_stride + d) = q[i].low;
+      *reinterpret_cast<uint4*>(row + head * a.q_head_stride + kHalf + d) = q[i].high;
+    }
+  }
+}
+
+template <int kHeadDim>
+constexpr bool kServesMany = kHeadDim == 64 || kHeadDim == 128 || kHeadDim == 256;
+
+// Whether append_many_kernel takes it, if it serves the head size and the cache.
+bool rotates_many(const SpanAppend& a) {
+  return a.num_tokens >= kManyTokens && a.cos != nullptr && !a.interleaved && a.rotary_dim == a.layout.head_dim &&
+         a.q_norm == nullptr && a.k_norm == nullptr &&
+         (reinterpret_cast<std::uintptr_t>(a.cos) | reinterpret_cast<std::uintptr_t>(a.sin)) % 16 == 0;
+}
+
 template <int kHeadDim, SpanCache kCache>
 cudaError_t launch(const SpanAppend& append, cudaStream_t stream) {
+  if constexpr (kServesMany<kHeadDim> && kCache == SpanCache::kBf16) {
+    constexpr std::int32_t kTokens = kThreads / (kTokenGroups * (kHeadDim / 2 / kVector));
+    if (rotates_many(append)) {
+      const auto blocks = static_cast<unsigned>((append.num_tokens + kTokens - 1) / kTokens);
+      return launch_overlapped(append_many_kernel<kHeadDim>, blocks, kThreads, 0, stream, append);
+    }
+  }
   constexpr std::int64_t kPerBlock = kThreads / kGroupLanes<kHeadDim>;
   const std::int64_t heads = append.num_heads + append.layout.num_kv_heads;
   const std::int64_t blocks = (append.num_tokens * heads + kPerBlock - 1) / kPerBlock;

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/bf16.cuh"
+#include "kernels/cuda/packed.cuh"
 #include "kernels/cuda/types.hpp"
 
 namespace mortise::cuda {
@@ -16,14 +17,8 @@ struct Vector {
 };
 
 __device__ __forceinline__ Vector load_vector(const Bf16* p) {
-  const uint4 u = *reinterpret_cast<const uint4*>(p);
-  const std::uint32_t words[4] = {u.x, u.y, u.z, u.w};
   Vector v;
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    v.x[2 * i] = __uint_as_float(words[i] << 16);
-    v.x[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000u);
-  }
+  unpack(*reinterpret_cast<const uint4*>(p), v.x);
   return v;
 }
 __device__ __forceinline__ Vector load_vector(const float* p) {
@@ -31,11 +26,7 @@ __device__ __forceinline__ Vector load_vector(const float* p) {
   return {{a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w}};
 }
 __device__ __forceinline__ void store_vector(Bf16* p, const Vector& v) {
-  std::uint32_t words[4];
-#pragma unroll
-  for (int i = 0; i < 4; ++i)
-    words[i] = to_bf16(v.x[2 * i]) | static_cast<std::uint32_t>(to_bf16(v.x[2 * i + 1])) << 16;
-  *reinterpret_cast<uint4*>(p) = {words[0], words[1], words[2], words[3]};
+  *reinterpret_cast<uint4*>(p) = packed_eight(v.x);
 }
 __device__ __forceinline__ void store_vector(float* p, const Vector& v) {
   float x[kVector];

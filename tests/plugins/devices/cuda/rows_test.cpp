@@ -1,6 +1,6 @@
 // The operations on rows against the scalar references of the CPU, bit by bit: the specification is one.
 // Covers: plugins/devices/checks/{matrix,rows} plugins/devices/cuda/matrix
-// Covers: plugins/kernels/cuda/{elementwise,lanes,launch,norm,rows,vectors}
+// Covers: plugins/kernels/cuda/{elementwise,lanes,launch,norm,packed,rows,vectors}
 #include <cmath>
 
 #include "device_fixture.hpp"
@@ -36,19 +36,20 @@ class CudaNorm : public OnGpu {
  protected:
   struct Options {
     bool layer, residual, bias;
-    std::size_t pad;
+    std::size_t pad, rows = kRows;
   };
 
   void expect_reference(std::size_t n, Values values, const Options& options) {
     SCOPED_TRACE(testing::Message() << "width " << n << " values " << static_cast<int>(values) << " layer "
-                                    << options.layer << " residual " << options.residual << " pad " << options.pad);
+                                    << options.layer << " residual " << options.residual << " pad " << options.pad
+                                    << " rows " << options.rows);
     std::mt19937 rng(static_cast<unsigned>(n));
     const std::size_t stride = n + options.pad;
-    const auto x = random_values<Bf16>(rng, kRows * stride, values),
-               r = random_values<Bf16>(rng, kRows * stride, values);
+    const auto x = random_values<Bf16>(rng, options.rows * stride, values),
+               r = random_values<Bf16>(rng, options.rows * stride, values);
     const auto w = random_values<Bf16>(rng, n), b = random_values<Bf16>(rng, n);
     std::vector<Bf16> expected = x, expected_residual = r;
-    for (std::size_t m = 0; m < kRows; ++m) {
+    for (std::size_t m = 0; m < options.rows; ++m) {
       Bf16* residual = options.residual ? &expected_residual[m * stride] : nullptr;
       Bf16* row = &expected[m * stride];
       if (options.layer) {
@@ -59,7 +60,7 @@ class CudaNorm : public OnGpu {
     }
     const Array<Bf16> xs(x), rs(r);
     const Weight weight(MORTISE_WEIGHT_VECTOR, {vector_part(w)}), bias(MORTISE_WEIGHT_VECTOR, {vector_part(b)});
-    const mortise_tensor x_tensor = matrix(xs, kRows, n, stride), r_tensor = matrix(rs, kRows, n, stride);
+    const mortise_tensor x_tensor = matrix(xs, options.rows, n, stride), r_tensor = matrix(rs, options.rows, n, stride);
     auto args = sized<mortise_norm_args>();
     args.x = args.out = &x_tensor;
     if (options.residual) args.residual = &r_tensor;
@@ -80,6 +81,19 @@ TEST_F(CudaNorm, RmsNormGivesTheBitsOfTheReference) {
         expect_reference(n, values, {false, false, false, pad});
       }
     }
+  }
+}
+
+// From 64 rows on another kernel serves rows of up to 8192 elements.
+TEST_F(CudaNorm, RmsNormOfManyRowsGivesTheBitsOfTheReference) {
+  for (std::size_t n : {8, 17, 288, 1000, 4096, 4104, 8192, 8200}) {
+    for (Values values : kAllValues) {
+      for (std::size_t rows : {64, 150}) {
+        expect_reference(n, values, {false, true, false, 0, rows});
+        expect_reference(n, values, {false, false, false, 8, rows});
+      }
+    }
+    expect_reference(n, Values::kNormal, {true, true, true, 0, 64});
   }
 }
 

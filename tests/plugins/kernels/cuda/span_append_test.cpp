@@ -20,18 +20,20 @@ struct Case {
   bool interleaved, norm;
   int32_t block_size;
   cuda::SpanCache cache = cuda::SpanCache::kBf16;
+  int32_t rows = 53, heads = 6, kv_heads = 2;
 };
 std::ostream& operator<<(std::ostream& out, const Case& c) {
   return out << "heads of " << c.head_dim << ", rotary_dim " << c.rotary_dim << (c.interleaved ? " interleaved" : "")
              << (c.norm ? ", norms" : "") << ", blocks of " << c.block_size
              << (c.cache == cuda::SpanCache::kInt8  ? ", int8"
                  : c.cache == cuda::SpanCache::kFp8 ? ", fp8"
-                                                    : "");
+                                                    : "")
+             << ", " << c.rows << " rows, " << c.heads << " and " << c.kv_heads << " heads";
 }
 
 class Append : public testing::TestWithParam<Case> {};
 
-constexpr int32_t kHeads = 6, kKvHeads = 2, kRows = 53, kPositions = 300, kBlocks = 12;
+constexpr int32_t kPositions = 300, kBlocks = 12;
 constexpr float kEps = 1e-6f;
 
 std::vector<Bf16> normal(std::size_t n, float size, std::mt19937& rng) {
@@ -94,30 +96,30 @@ TEST_P(Append, GivesTheBitsOfTheScalarReferences) {
   const cpu::DenormalsOff off;
   const Case& c = GetParam();
   std::mt19937 rng(31);
-  const cuda::SpanLayout layout = cuda::make_span_layout(2, kKvHeads, c.head_dim, c.block_size, c.cache);
+  const cuda::SpanLayout layout = cuda::make_span_layout(2, c.kv_heads, c.head_dim, c.block_size, c.cache);
   // q, k and v are views of one matrix, as a fused product leaves them. Some rows are huge, some tiny.
-  const int32_t columns = (kHeads + 2 * kKvHeads) * c.head_dim;
+  const int32_t columns = (c.heads + 2 * c.kv_heads) * c.head_dim;
   std::vector<Bf16> qkv;
-  for (int32_t row = 0; row < kRows; ++row) {
+  for (int32_t row = 0; row < c.rows; ++row) {
     const float size = row % 7 == 3 ? 1e18f : row % 7 == 5 ? 1e-19f : 1;
     const std::vector<Bf16> values = normal(static_cast<std::size_t>(columns), size, rng);
     qkv.insert(qkv.end(), values.begin(), values.end());
   }
   // Some heads of V get a non-finite element: one head in some rows, all heads in others.
   int32_t not_finite = 0;
-  for (int32_t row = 0; row < kRows; ++row) {
-    for (int32_t head = 0; head < kKvHeads; ++head) {
+  for (int32_t row = 0; row < c.rows; ++row) {
+    for (int32_t head = 0; head < c.kv_heads; ++head) {
       if (row % 3 != 0 || (head + row) % 4 == 0) continue;
       constexpr Bf16 kBits[] = {0x7fc0, 0xffc0, 0x7f80, 0xff80};
       const auto d = static_cast<int32_t>(rng() % static_cast<uint32_t>(c.head_dim));
-      qkv[static_cast<std::size_t>(row * columns + (kHeads + kKvHeads + head) * c.head_dim + d)] = kBits[rng() % 4];
+      qkv[static_cast<std::size_t>(row * columns + (c.heads + c.kv_heads + head) * c.head_dim + d)] = kBits[rng() % 4];
       ++not_finite;
     }
   }
   ASSERT_GT(not_finite, 20);
   std::vector<int32_t> positions;
   std::vector<int64_t> slots;
-  for (int32_t row = 0; row < kRows; ++row) {
+  for (int32_t row = 0; row < c.rows; ++row) {
     positions.push_back(static_cast<int32_t>(rng() % kPositions));
     slots.push_back(row == 20 ? -1 : (row * 17 + 5) % (kBlocks * c.block_size));
   }
@@ -133,12 +135,12 @@ TEST_P(Append, GivesTheBitsOfTheScalarReferences) {
   const DeviceArray<float> cos(tables.cos), sin(tables.sin);
   cuda::SpanAppend append{};
   append.q = device_qkv.data();
-  append.k = append.q + kHeads * c.head_dim;
-  append.v = append.k + kKvHeads * c.head_dim;
+  append.k = append.q + c.heads * c.head_dim;
+  append.v = append.k + c.kv_heads * c.head_dim;
   append.q_row_stride = append.k_row_stride = append.v_row_stride = columns;
   append.q_head_stride = append.k_head_stride = append.v_head_stride = c.head_dim;
-  append.num_tokens = kRows;
-  append.num_heads = kHeads;
+  append.num_tokens = c.rows;
+  append.num_heads = c.heads;
   append.positions = device_positions.data();
   append.slots = device_slots.data();
   if (c.rotary_dim > 0) append.cos = cos.data(), append.sin = sin.data();
@@ -152,10 +154,10 @@ TEST_P(Append, GivesTheBitsOfTheScalarReferences) {
   check_cuda(cudaDeviceSynchronize(), "append");
 
   std::vector<Bf16> expected_qkv = qkv, expected_kv(kBlocks * layout.block_elements, 0xeeee);
-  for (int32_t row = 0; row < kRows; ++row) {
-    for (int32_t head = 0; head < kHeads + kKvHeads; ++head) {
+  for (int32_t row = 0; row < c.rows; ++row) {
+    for (int32_t head = 0; head < c.heads + c.kv_heads; ++head) {
       Bf16* x = &expected_qkv[static_cast<std::size_t>(row * columns + head * c.head_dim)];
-      const bool is_q = head < kHeads;
+      const bool is_q = head < c.heads;
       const int32_t position = positions[static_cast<std::size_t>(row)];
       const std::vector<Bf16> head_values = prepared(c, x, is_q ? q_norm : k_norm, tables, position);
       if (is_q) {
@@ -164,9 +166,9 @@ TEST_P(Append, GivesTheBitsOfTheScalarReferences) {
       }
       const int64_t slot = slots[static_cast<std::size_t>(row)];
       if (slot < 0) continue;
-      const auto [key, value] = written(head_values, x + kKvHeads * c.head_dim);
+      const auto [key, value] = written(head_values, x + c.kv_heads * c.head_dim);
       const std::size_t at = static_cast<std::size_t>(slot / c.block_size) * layout.block_elements +
-                             layout.layer_elements + static_cast<std::size_t>(head - kHeads) * layout.head_elements;
+                             layout.layer_elements + static_cast<std::size_t>(head - c.heads) * layout.head_elements;
       const int32_t token = static_cast<int32_t>(slot % c.block_size);
       if (cuda::in_bytes(c.cache)) {
         put_byte_row(byte_row(key, c.cache), layout, token, false, &expected_kv[at]);
@@ -194,6 +196,17 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{80, 32, false, false, 32}, Case{80, 0, false, true, 16}, Case{96, 96, false, true, 16},
                     Case{96, 24, true, true, 128}, Case{192, 192, false, true, 16}, Case{192, 64, false, false, 16},
                     Case{256, 256, false, true, 16}, Case{256, 64, true, true, 32}, Case{256, 0, false, true, 16}));
+
+// From 128 tokens on another kernel rotates whole heads into a cache in bf16. 192 slots are enough for each row's own.
+constexpr cuda::SpanCache kBf16 = cuda::SpanCache::kBf16;
+INSTANTIATE_TEST_SUITE_P(
+    ManyTokens, Append,
+    testing::Values(Case{128, 128, false, false, 16, kBf16, 128}, Case{128, 128, false, false, 32, kBf16, 131, 33, 1},
+                    Case{128, 128, false, false, 16, kBf16, 150, 40, 10}, Case{64, 64, false, false, 16, kBf16, 129},
+                    Case{64, 64, false, false, 64, kBf16, 190, 9, 9}, Case{256, 256, false, false, 16, kBf16, 130},
+                    Case{128, 128, false, true, 16, kBf16, 130}, Case{128, 64, false, false, 16, kBf16, 130},
+                    Case{128, 128, true, false, 16, kBf16, 130}, Case{80, 80, false, false, 16, kBf16, 130},
+                    Case{128, 128, false, false, 16, cuda::SpanCache::kInt8, 130}));
 
 constexpr cuda::SpanCache kInt8 = cuda::SpanCache::kInt8;
 constexpr cuda::SpanCache kFp8 = cuda::SpanCache::kFp8;
