@@ -342,7 +342,7 @@ __global__ void __launch_bounds__(kThreads) append_many_kernel(const __grid_cons
 template <int kHeadDim>
 constexpr bool kServesMany = kHeadDim == 64 || kHeadDim == 128 || kHeadDim == 256;
 
-// Whether append_many_kernel takes it, if it serves the head size and the cache.
+// Returns whether append_many_kernel takes it, provided that it serves the head size and the cache.
 bool rotates_many(const SpanAppend& a) {
   return a.num_tokens >= kManyTokens && a.cos != nullptr && !a.interleaved && a.rotary_dim == a.layout.head_dim &&
          a.q_norm == nullptr && a.k_norm == nullptr &&
