@@ -35,8 +35,9 @@ enum {
 
 /* A quantised matrix, independent of the checkpoint's packing:
  *   w[n, order[j]] = scales[n, g] * (values[n, j] - zeros[n, g]),  g = j / group_size
- *   w[n, j]        = scales[n, g] * values[n, j]                   with value_type E4M3
- * docs/numerics.md, "Quantised linear" and "Linear with FP8 weights", specifies the arithmetic. */
+ *   w[n, j]        = scales[n, g] * values[n, j]                   with value_type E4M3 or E2M1
+ * docs/numerics.md, "Quantised linear", "Linear with FP8 weights" and "Linear with MXFP4 weights", specifies the
+ * arithmetic. */
 typedef struct mortise_quantized_matrix {
   uint32_t struct_size;
   uint32_t flags;
@@ -50,7 +51,9 @@ typedef struct mortise_quantized_matrix {
   void (*read)(void* context, int64_t n0, int64_t n1, uint8_t* values, float* scales, uint8_t* zeros);
   /* The type of the values. 0: unsigned integers. MORTISE_F8_E4M3: bytes that hold such numbers; then `bits` is 8,
    * group_size is 128 or k, order is NULL, scales are finite, and `read` does not write to `zeros`. The device refuses
-   * values that are NaN. Since 0.6 */
+   * values that are NaN. MORTISE_F4_E2M1 (MXFP4): bytes that hold such a number in their lower half, the upper half is
+   * 0; `bits` is 4, group_size is 32, order is NULL, scales are powers of two, and `read` does not write to `zeros`. The
+   * device refuses scales outside of 2^-127 .. 2^125, and a NaN. Since 0.6 */
   int32_t value_type;
   int32_t reserved;
 } mortise_quantized_matrix;
@@ -68,8 +71,9 @@ typedef struct mortise_weight_source {
   /* If bits is not 0: how many columns share a scale, as in mortise_quantized_matrix; 0: all K columns. The device
    * quantises `parts` as docs/numerics.md, "Quantised linear", says. */
   int32_t group_size;
-  /* If bits is not 0: 0 or MORTISE_F8_E4M3, as in mortise_quantized_matrix. The device quantises `parts` to E4M3 with
-   * one scale for each row, so group_size is then 0. Since 0.6 */
+  /* If bits is not 0: 0, MORTISE_F8_E4M3 or MORTISE_F4_E2M1, as in mortise_quantized_matrix. The device quantises
+   * `parts` to E4M3 with one scale for each row, so group_size is then 0. E2M1 has bits 4 and group_size 32. Since
+   * 0.6 */
   int32_t value_type;
   /* [num_parts] quantised parts, used instead of `parts`; NULL: use `parts`. All have the same order, and the bits,
    * group_size and value_type given above. */
@@ -186,8 +190,8 @@ typedef struct mortise_device_table {
   mortise_status (*describe)(mortise_device* device, mortise_device_info* info);
 
   /* Returns the id of the arithmetic for a dtype, such as "cpu-bf16/1"; static. NULL: the device cannot compute in
-   * this dtype. MORTISE_I8 asks for linear with quantised weights, MORTISE_F8_E4M3 for linear with weights of that
-   * type; NULL then means that prepare_weight refuses them. [any] since 0.1 */
+   * this dtype. MORTISE_I8 asks for linear with quantised weights, MORTISE_F8_E4M3 and MORTISE_F4_E2M1 for linear with
+   * weights of that type; NULL then means that prepare_weight refuses them. [any] since 0.1 */
   const char* (*numerics_id)(mortise_device* device, int32_t dtype);
 
   /* Writes the free and total bytes of device memory. [any] since 0.1 */

@@ -30,12 +30,16 @@ using Linear = std::vector<Piece>;
 // How a model stores its weights. `dtype` is the type that it computes in. The layers' matrices are stored in dtype if
 // bits is 0, else as bits, group_size and value_type say (mortise_weight_source). Norms, biases and the embedding are
 // stored in dtype. With integer layers, the head is stored as 8-bit integers with one scale for each row: it is more
-// sensitive than a layer, and a small part of a large model. With FP8 layers the head is stored as FP8.
+// sensitive than a layer, and a small part of a large model. With FP8 layers the head is stored as FP8, with MXFP4
+// layers in dtype.
 struct WeightFormat {
   int32_t dtype = 0;
   int32_t bits = 0;
   int32_t group_size = 0;
   int32_t value_type = 0;
+
+  // Whether the head is stored in dtype; a tied embedding is then the head, too.
+  bool head_in_dtype() const { return bits == 0 || value_type == MORTISE_F4_E2M1; }
 };
 
 // The name of a tensor in the checkpoint, or of a module ("...q_proj", without ".weight"), and the number of rows that
@@ -185,7 +189,7 @@ inline Weight WeightLoader::head(const CheckpointTensor& part, int64_t columns) 
   if (quantized) return prepare_quantized({&part, 1}, {&quantized, 1});
   const int64_t shape[] = {part.rows, columns};
   const mortise_tensor tensor = read(part.name, shape);
-  return prepare({&tensor, 1}, MORTISE_WEIGHT_LINEAR, format_.bits == 0 ? 0 : 8, 0, part.name);
+  return prepare({&tensor, 1}, MORTISE_WEIGHT_LINEAR, format_.head_in_dtype() ? 0 : 8, 0, part.name);
 }
 
 inline Weight WeightLoader::vector(const CheckpointTensor& part) const {
