@@ -6,6 +6,7 @@
 #include "kernels/cpu/linear/linear.hpp"
 #include "kernels/cpu/linear_fp8/linear_fp8.hpp"
 #include "kernels/cpu/linear_int/linear_int.hpp"
+#include "kernels/cpu/linear_mxfp4/linear_mxfp4.hpp"
 #include "kernels/cpu/rows/activation.hpp"
 #include "kernels/cpu/rows/elementwise.hpp"
 #include "kernels/cpu/rows/norm.hpp"
@@ -26,6 +27,9 @@ struct KernelTable {
   const LinearFp8Kernel& linear_fp8_to_f32;
   const LinearFp8Kernel& linear_fp8_f32;  // of f32 rows
   const LinearIntKernels& linear_int;
+  const LinearMxfp4Kernel& linear_mxfp4_to_bf16;  // of bf16 rows
+  const LinearMxfp4Kernel& linear_mxfp4_to_f32;
+  const LinearMxfp4Kernel& linear_mxfp4_f32;  // of f32 rows
   const NormKernels& norm;
   const SampleKernels& sampling;
   const KvWriteKernels& kv_write;

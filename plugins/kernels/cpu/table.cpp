@@ -10,6 +10,7 @@ extern const ActivationKernels kActivationKernels;
 extern const LinearBf16Kernels kLinearBf16Kernels;
 extern const LinearFp8Kernel kLinearFp8ToBf16, kLinearFp8ToF32;
 extern const LinearIntKernels kLinearIntKernels;
+extern const LinearMxfp4Kernel kLinearMxfp4ToBf16, kLinearMxfp4ToF32;
 extern const NormKernels kNormKernels;
 extern const RopeKernels kRopeKernels;
 extern const SpanKernels kSpanBf16Kernels;
@@ -27,6 +28,7 @@ extern const LinearBf16Kernels kLinearBf16Kernels;
 extern const LinearF32Kernels kLinearF32Kernels;
 extern const LinearFp8Kernel kLinearFp8ToBf16, kLinearFp8ToF32, kLinearFp8OfF32;
 extern const LinearIntKernels kLinearIntKernels;
+extern const LinearMxfp4Kernel kLinearMxfp4ToBf16, kLinearMxfp4ToF32, kLinearMxfp4OfF32;
 extern const NormKernels kNormKernels;
 extern const SampleKernels kSampleKernels;
 extern const KvWriteKernels kKvWriteKernels;
@@ -49,6 +51,9 @@ constinit const KernelTable kKernelTable = {
     .linear_fp8_to_f32 = kLinearFp8ToF32,
     .linear_fp8_f32 = kLinearFp8OfF32,
     .linear_int = kLinearIntKernels,
+    .linear_mxfp4_to_bf16 = kLinearMxfp4ToBf16,
+    .linear_mxfp4_to_f32 = kLinearMxfp4ToF32,
+    .linear_mxfp4_f32 = kLinearMxfp4OfF32,
     .norm = kNormKernels,
     .sampling = kSampleKernels,
     .kv_write = kKvWriteKernels,
@@ -74,6 +79,9 @@ constinit const KernelTable kVnniKernelTable = {
     .linear_fp8_to_f32 = kLinearFp8ToF32,
     .linear_fp8_f32 = kLinearFp8OfF32,
     .linear_int = isa_avx512_vnni::kLinearIntKernels,
+    .linear_mxfp4_to_bf16 = kLinearMxfp4ToBf16,
+    .linear_mxfp4_to_f32 = kLinearMxfp4ToF32,
+    .linear_mxfp4_f32 = kLinearMxfp4OfF32,
     .norm = kNormKernels,
     .sampling = kSampleKernels,
     .kv_write = kKvWriteKernels,
@@ -99,6 +107,9 @@ constinit const KernelTable kAmxKernelTable = {
     .linear_fp8_to_f32 = isa_amx::kLinearFp8ToF32,
     .linear_fp8_f32 = kLinearFp8OfF32,
     .linear_int = isa_amx::kLinearIntKernels,
+    .linear_mxfp4_to_bf16 = isa_amx::kLinearMxfp4ToBf16,
+    .linear_mxfp4_to_f32 = isa_amx::kLinearMxfp4ToF32,
+    .linear_mxfp4_f32 = kLinearMxfp4OfF32,
     .norm = isa_amx::kNormKernels,
     .sampling = kSampleKernels,
     .kv_write = kKvWriteKernels,

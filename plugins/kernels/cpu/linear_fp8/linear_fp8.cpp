@@ -1,83 +1,17 @@
-// linear_fp8 for AVX-512, AVX2 and portable code: widens one group of weights at a time to f32 in the first-level
-// cache, in the layout of f32 weights, and multiplies it with the routines of linear/block.hpp.
-#include "kernels/cpu/linear/block.hpp"
+// linear_fp8 for AVX-512, AVX2 and portable code: linear_widened/vector.hpp with E4M3.
 #include "kernels/cpu/linear_fp8/widen.hpp"
+#include "kernels/cpu/linear_widened/vector.hpp"
 
 namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE {
-namespace {
 
-static_assert(kFp8StepTiles * kDepthTile == kFp8GroupColumns);
-
-// Widened weights times bf16: the product has at most 12 bits.
-struct WidenedFp8 : PackedF32 {
-  static MORTISE_INLINE F32x16 multiply_add(F32x16 a, F32x16 b, F32x16 c) { return fma_exact_product(a, b, c); }
-};
-
-// acc[i][j] = fma(d[i][j], scale of panel j, acc[i][j]) with the scales of a group; acc may be d.
-template <std::size_t panels>
-void scale_sums(const Fp8Weight& weight, std::size_t column, std::size_t group, std::size_t rows, const float* d,
-                float* acc, bool adds) {
-  for (std::size_t j = 0; j < panels; ++j) {
-    const F32x16 scale = weight.scale(column + j * kLanes, group);
-    for (std::size_t i = 0; i < rows; ++i) {
-      const std::size_t at = (i * kPanelBlock + j) * kLanes;
-      store(acc + at, fma(load(d + at), scale, adds ? load(acc + at) : zero()));
-    }
-  }
-}
-
-// Up to kChunkRows rows times `panels` panels over all of K.
-template <class W, std::size_t panels>
-void multiply_panels(const LinearFp8Args& args, std::size_t m0, std::size_t rows, std::size_t column, float* d,
-                     float* acc) {
-  alignas(64) float w[panels * kFp8StepTiles * kDepthTile * kLanes];
-  constexpr std::size_t kStride = kFp8StepTiles * kDepthTile * kLanes;  // of panels in w
-  const Fp8Weight weight(args);
-  const std::size_t tiles = depth_tiles_of(args.k), x_stride = prepared_stride(args.k);
-  const std::size_t bytes = rows * kPanelBlock * kLanes * sizeof(float);
-  const float* x = static_cast<const float*>(args.scratch) + m0 * x_stride;
-  const bool grouped = weight.groups > 1;
-  std::memset(d, 0, bytes);
-  for (std::size_t t = 0; t < tiles; t += kFp8StepTiles) {
-    const std::size_t count = minimum(kFp8StepTiles, tiles - t);
-    for (std::size_t j = 0; j < panels; ++j) {
-      for (std::size_t i = 0; i < count; ++i) {
-        widen_tile(weight.tile(column + j * kLanes, t + i), [&](std::size_t pair, F32x16 even, F32x16 odd) {
-          float* const out = w + j * kStride + (i * kDepthTile + 2 * pair) * kLanes;
-          store(out, even);
-          store(out + kLanes, odd);
-        });
-      }
-    }
-    if (grouped && t > 0) std::memset(d, 0, bytes);
-    multiply_rows<W, panels>(x + t * kDepthTile, x_stride, rows, w, kStride, count, d);
-    if (grouped) scale_sums<panels>(weight, column, t / kFp8StepTiles, rows, d, acc, t > 0);
-  }
-  if (!grouped) scale_sums<panels>(weight, column, 0, rows, d, acc, /*adds=*/false);
-}
-
-template <class W, class Y>
-void run(const LinearFp8Args& args, const LinearRange& range) {
-  alignas(64) float d[kChunkRows * kPanelBlock * kLanes], acc[kChunkRows * kPanelBlock * kLanes];
-  for (std::size_t m = range.m0; m < range.m1; m += kChunkRows) {
-    const std::size_t rows = minimum(kChunkRows, range.m1 - m);
-    for (std::size_t n = range.n0; n < range.n1; n += kPanelBlock * kLanes) {
-      if (n + (kPanelBlock - 1) * kLanes < range.n1) {
-        multiply_panels<W, kPanelBlock>(args, m, rows, n, d, acc);
-        finish<Y>(args, m, rows, n, kPanelBlock, acc);
-      } else {
-        multiply_panels<W, 1>(args, m, rows, n, d, acc);
-        finish<Y>(args, m, rows, n, 1, acc);
-      }
-    }
-  }
-}
-
-}  // namespace
+static_assert(kStepTiles * kDepthTile == kFp8GroupColumns);
 
 extern const LinearFp8Kernel kLinearFp8ToBf16, kLinearFp8ToF32, kLinearFp8OfF32;
-constinit const LinearFp8Kernel kLinearFp8ToBf16 = {scratch_bytes, prepare<Bf16>, run<WidenedFp8, Bf16>};
-constinit const LinearFp8Kernel kLinearFp8ToF32 = {scratch_bytes, prepare<Bf16>, run<WidenedFp8, float>};
-constinit const LinearFp8Kernel kLinearFp8OfF32 = {scratch_bytes, prepare<float>, run<PackedF32, float>};
+constinit const LinearFp8Kernel kLinearFp8ToBf16 = {scratch_bytes, prepare<Bf16>,
+                                                    run_widened<Fp8Weight, WidenedBits, Bf16>};
+constinit const LinearFp8Kernel kLinearFp8ToF32 = {scratch_bytes, prepare<Bf16>,
+                                                   run_widened<Fp8Weight, WidenedBits, float>};
+constinit const LinearFp8Kernel kLinearFp8OfF32 = {scratch_bytes, prepare<float>,
+                                                   run_widened<Fp8Weight, PackedF32, float>};
 
 }  // namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE

@@ -1,0 +1,15 @@
+// linear_mxfp4 for AVX-512, AVX2 and portable code: linear_widened/vector.hpp with MXFP4.
+#include "kernels/cpu/linear_mxfp4/widen.hpp"
+#include "kernels/cpu/linear_widened/vector.hpp"
+
+namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE {
+
+extern const LinearMxfp4Kernel kLinearMxfp4ToBf16, kLinearMxfp4ToF32, kLinearMxfp4OfF32;
+constinit const LinearMxfp4Kernel kLinearMxfp4ToBf16 = {scratch_bytes, prepare<Bf16>,
+                                                        run_widened<Mxfp4Weight, WidenedBits, Bf16>};
+constinit const LinearMxfp4Kernel kLinearMxfp4ToF32 = {scratch_bytes, prepare<Bf16>,
+                                                       run_widened<Mxfp4Weight, WidenedBits, float>};
+constinit const LinearMxfp4Kernel kLinearMxfp4OfF32 = {scratch_bytes, prepare<float>,
+                                                       run_widened<Mxfp4Weight, PackedF32, float>};
+
+}  // namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE
