@@ -1,6 +1,7 @@
 #include "devices/checks/quantized.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <string>
 
 #include "mortise/plugin.hpp"
@@ -13,8 +14,8 @@ namespace {
 }
 
 std::string format_text(std::int32_t bits, std::int32_t group_size, std::int32_t value_type) {
-  return std::to_string(bits) + " bits" + (value_type == MORTISE_F8_E4M3 ? " of E4M3" : "") + " in groups of " +
-         std::to_string(group_size);
+  const char* const of = value_type == MORTISE_F8_E4M3 ? " of E4M3" : value_type == MORTISE_F4_E2M1 ? " of E2M1" : "";
+  return std::to_string(bits) + " bits" + of + " in groups of " + std::to_string(group_size);
 }
 
 std::vector<mortise_quantized_matrix> read_matrices(const mortise_weight_source& source) {
@@ -55,8 +56,14 @@ void check_format(const mortise_weight_source& source, std::int64_t n, std::int6
     }
     return;
   }
+  if (source.value_type == MORTISE_F4_E2M1) {
+    if (source.bits != 4 || group != kMxfp4Group) {
+      invalid_source(format_text(source.bits, group, source.value_type) + "; expected 4 bits in groups of 32");
+    }
+    return;
+  }
   if (source.value_type != 0) {
-    invalid_source("value_type code " + std::to_string(source.value_type) + "; expected 0 for integers, or E4M3");
+    invalid_source("value_type code " + std::to_string(source.value_type) + "; expected 0 for integers, E4M3, or E2M1");
   }
   if ((source.bits != 4 && source.bits != 8) || group < 0 || (group != 32 && group % 64 != 0 && group < k)) {
     invalid_source(format_text(source.bits, group, source.value_type) +
@@ -97,8 +104,11 @@ QuantizedSource read_quantized_source(const mortise_weight_source& source) {
     read.k = read.floats[0].columns;
   }
   check_format(source, read.n, read.k);
-  read.fp8 = source.value_type == MORTISE_F8_E4M3;
-  if (read.fp8 && read.order != nullptr) invalid_source("an order of E4M3 values; expected none");
+  read.value_type = source.value_type;
+  if (read.value_type != 0 && read.order != nullptr) {
+    invalid_source(std::string("an order of ") + (read.value_type == MORTISE_F8_E4M3 ? "E4M3" : "E2M1") +
+                   " values; expected none");
+  }
   if (read.order != nullptr) check_order(read.order, read.k);
   read.group_size = source.group_size == 0 ? read.k : source.group_size;
   return read;
@@ -112,6 +122,31 @@ void refuse_fp8_nan(const std::uint8_t* values, std::int64_t rows, std::int64_t 
   const std::int64_t at = std::find_if(values, values + rows * k, nan) - values;
   invalid_source("the value at row " + std::to_string(first_row + at / k) + ", column " + std::to_string(at % k) +
                  " is NaN; the checkpoint is damaged: download it again, or use another one");
+}
+
+void refuse_mxfp4_scales(const float* scales, std::int64_t rows, std::int64_t groups, std::int64_t first_row) {
+  // 2^-127 is the one denormal. As integers, so that no floating-point mode matters.
+  constexpr std::uint32_t kSmallest = 1u << 22, kMantissa = (1u << 23) - 1, kLargest = (125u + 127u) << 23;
+  const auto exact = [](std::uint32_t bits) {
+    return bits == kSmallest || (bits != 0 && bits <= kLargest && (bits & kMantissa) == 0);
+  };
+  for (std::int64_t i = 0; i < rows * groups; ++i) {
+    const auto bits = std::bit_cast<std::uint32_t>(scales[i]);
+    if (exact(bits)) continue;
+    const bool nan = (bits & 0x7fffffffu) > 0x7f800000u;
+    const std::int64_t column = i % groups * kMxfp4Group;
+    invalid_source("row " + std::to_string(first_row + i / groups) + ", columns from " + std::to_string(column) +
+                   ": the scale of MXFP4 is " +
+                   (nan ? "NaN; the checkpoint is damaged: download it again, or use another one"
+                        : "no power of two from 2^-127 to 2^125, so its weights are not exact in bf16; use the "
+                          "checkpoint that it was made from"));
+  }
+}
+
+void refuse_mxfp4_row(std::int64_t row) {
+  invalid_source("row " + std::to_string(row) +
+                 " has a weight that is NaN or infinite, which MXFP4 does not hold; leave `weights` out, or use "
+                 "another checkpoint");
 }
 
 }  // namespace mortise

@@ -41,15 +41,16 @@ struct mortise_weight {
   std::shared_ptr<const mortise::cpu::PackedFile> file;  // the file that holds `data`; null: the arena holds it
 
   // Quantised with 8 or 4 bits: `data` holds the values in the order of linear_int/pack.hpp; scales, zero points and
-  // order follow. E4M3 (fp8) has no zero points and no order.
-  int bits;  // 0: not quantised
-  bool fp8;
+  // order follow. E4M3 has no zero points and no order. E2M1 (MXFP4) has neither, and no scales: `zeros` has the biased
+  // exponents of its groups.
+  int bits;                 // 0: not quantised
+  std::int32_t value_type;  // 0: integers; MORTISE_F8_E4M3, MORTISE_F4_E2M1
   std::size_t group_size;
   const float* scales;
   const std::uint8_t* zeros;
   const std::int32_t* order;  // null: 0, 1, 2, ..
 
-  mortise::WeightShape shape() const { return {use, dtype, n, k, bits, fp8}; }
+  mortise::WeightShape shape() const { return {use, dtype, n, k, bits, value_type}; }
 
   // For vectors: f32 [n], followed by the same values as bf16 [n] if that is the dtype.
   float* vector() const { return static_cast<float*>(data); }

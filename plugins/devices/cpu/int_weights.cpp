@@ -13,6 +13,8 @@
 #include "kernels/cpu/linear_fp8/linear_fp8.hpp"
 #include "kernels/cpu/linear_fp8/pack.hpp"
 #include "kernels/cpu/linear_int/pack.hpp"
+#include "kernels/cpu/linear_mxfp4/linear_mxfp4.hpp"
+#include "kernels/cpu/linear_mxfp4/pack.hpp"
 
 namespace mortise::cpu {
 namespace {
@@ -22,6 +24,7 @@ constexpr std::size_t kPanelsAtOnce = 4;
 constexpr std::size_t kRowsAtOnce = kPanelsAtOnce * kPanelColumns;
 static_assert(kMaxGroup == kMaxQuantizedGroup);
 static_assert(kFp8GroupColumns == static_cast<std::size_t>(kFp8Group));
+static_assert(kMxfp4GroupColumns == static_cast<std::size_t>(kMxfp4Group));
 
 // A thread's buffer. It holds some rows as values with scales and zero points, and one float row.
 struct Staging {
@@ -81,10 +84,12 @@ class IntPacker {
       }
       begin += static_cast<std::size_t>(part.n);
     }
-    if (!weight_.fp8) return;
+    const auto rows = static_cast<std::int64_t>(end - first), at = static_cast<std::int64_t>(first);
     try {
-      refuse_fp8_nan(to.values.get(), static_cast<std::int64_t>(end - first), weight_.k,
-                     static_cast<std::int64_t>(first));
+      if (weight_.value_type == MORTISE_F8_E4M3) refuse_fp8_nan(to.values.get(), rows, weight_.k, at);
+      if (weight_.value_type == MORTISE_F4_E2M1) {
+        refuse_mxfp4_scales(to.scales.get(), rows, static_cast<std::int64_t>(groups_), at);
+      }
     } catch (...) {
       faults_[thread] = std::current_exception();
     }
@@ -96,26 +101,41 @@ class IntPacker {
       const auto row = static_cast<std::int64_t>(n);
       const SourceTensor& tensor = tensor_of(source_.floats, row);
       converters_[thread].convert(tensor, row - tensor.first_row, MORTISE_F32, to.row.get());
-      if (weight_.fp8) {
-        quantize_row_fp8(to.row.get(), k_, to.values.get() + (n - first) * k_, to.scales.get() + (n - first));
-        continue;
+      std::uint8_t* const values = to.values.get() + (n - first) * k_;
+      float* const scales = to.scales.get() + (n - first) * groups_;
+      if (weight_.value_type == MORTISE_F8_E4M3) {
+        quantize_row_fp8(to.row.get(), k_, values, scales);
+      } else if (weight_.value_type == MORTISE_F4_E2M1) {
+        if (!quantize_row_mxfp4(to.row.get(), k_, values, scales)) return refuse_later(row, thread);
+      } else {
+        quantize_row(to.row.get(), k_, {weight_.bits, weight_.group_size}, values, scales,
+                     to.zeros.get() + (n - first) * groups_);
       }
-      quantize_row(to.row.get(), k_, {weight_.bits, weight_.group_size}, to.values.get() + (n - first) * k_,
-                   to.scales.get() + (n - first) * groups_, to.zeros.get() + (n - first) * groups_);
+    }
+  }
+
+  void refuse_later(std::int64_t row, std::size_t thread) {
+    try {
+      refuse_mxfp4_row(row);
+    } catch (...) {
+      faults_[thread] = std::current_exception();
     }
   }
 
   // Packs the panel of rows n .. n + count - 1, which begin at row `at` of the staging.
   void pack(std::size_t n, std::size_t count, std::size_t at, const Staging& from) {
     const std::uint8_t* rows[kPanelColumns] = {};
-    auto* scales = const_cast<float*>(weight_.scales) + n * groups_;
-    auto* zeros = weight_.fp8 ? nullptr : const_cast<std::uint8_t*>(weight_.zeros) + n * groups_;
+    auto* scales = weight_.scales == nullptr ? nullptr : const_cast<float*>(weight_.scales) + n * groups_;
+    auto* zeros = weight_.zeros == nullptr ? nullptr : const_cast<std::uint8_t*>(weight_.zeros) + n * groups_;
     for (std::size_t i = 0; i < kPanelColumns; ++i) {
       const bool there = i < count;
       if (there) rows[i] = from.values.get() + (at + i) * k_;
       for (std::size_t g = 0; g < groups_; ++g) {
-        scales[g * kPanelColumns + i] = there ? from.scales[(at + i) * groups_ + g] : 0.0f;
-        if (!weight_.fp8) zeros[g * kPanelColumns + i] = there ? from.zeros[(at + i) * groups_ + g] : std::uint8_t{0};
+        const std::size_t entry = (at + i) * groups_ + g, to = g * kPanelColumns + i;
+        if (scales != nullptr) scales[to] = there ? from.scales[entry] : 0.0f;
+        if (zeros == nullptr) continue;
+        const bool exponents = weight_.value_type == MORTISE_F4_E2M1;
+        zeros[to] = !there ? std::uint8_t{0} : exponents ? exponent_of_scale(from.scales[entry]) : from.zeros[entry];
       }
     }
     auto* const values = static_cast<std::uint8_t*>(weight_.data);
@@ -135,6 +155,14 @@ std::size_t round_up(std::size_t bytes) {
   return (bytes + 63) / 64 * 64;
 }
 
+// MXFP4 has exponents in the place of zero points, instead of scales.
+bool has_scales(const mortise_weight& weight) {
+  return weight.value_type != MORTISE_F4_E2M1;
+}
+bool has_zeros(const mortise_weight& weight) {
+  return weight.value_type != MORTISE_F8_E4M3;
+}
+
 // The offsets of a weight's parts in its memory, which begins with the values.
 struct Layout {
   Layout(const mortise_weight& weight, bool has_order) {
@@ -142,8 +170,8 @@ struct Layout {
     const std::size_t per_group = (n + kPanelColumns - 1) / kPanelColumns * kPanelColumns;
     const std::size_t entries = per_group * groups_of(k, weight.group_size);
     scales = round_up(packed_bytes_int(n, k, weight.bits));
-    zeros = scales + round_up(entries * sizeof(float));
-    order = zeros + (weight.fp8 ? 0 : round_up(entries));
+    zeros = scales + (has_scales(weight) ? round_up(entries * sizeof(float)) : 0);
+    order = zeros + (has_zeros(weight) ? round_up(entries) : 0);
     bytes = order + (has_order ? k * sizeof(std::int32_t) : 0);
   }
 
@@ -152,8 +180,8 @@ struct Layout {
 
 void point_into(mortise_weight& weight, const Layout& layout, bool has_order) {
   auto* const memory = static_cast<std::byte*>(weight.data);
-  weight.scales = reinterpret_cast<float*>(memory + layout.scales);
-  weight.zeros = weight.fp8 ? nullptr : reinterpret_cast<std::uint8_t*>(memory + layout.zeros);
+  weight.scales = has_scales(weight) ? reinterpret_cast<float*>(memory + layout.scales) : nullptr;
+  weight.zeros = has_zeros(weight) ? reinterpret_cast<std::uint8_t*>(memory + layout.zeros) : nullptr;
   weight.order = has_order ? reinterpret_cast<std::int32_t*>(memory + layout.order) : nullptr;
 }
 
@@ -169,7 +197,7 @@ std::unique_ptr<mortise_weight> prepare_int_weight(mortise_device& device, const
   weight->dtype = source.dtype;
   weight->packed = true;
   weight->bits = source.bits;
-  weight->fp8 = read.fp8;
+  weight->value_type = read.value_type;
   weight->group_size = static_cast<std::size_t>(read.group_size);
 
   const Layout layout(*weight, order != nullptr);

@@ -267,16 +267,11 @@ void multiply_int(mortise_device& device, const Product& p) {
   run_ranges(device, p, args, run, tiles == 0 ? nullptr : scratch + prepared);
 }
 
-void multiply_fp8(mortise_device& device, const Product& p) {
+// Multiplies with weights that the kernel widens.
+template <class Kernel, class Args>
+void multiply_widened(mortise_device& device, const Product& p, const Kernel& kernel, Args args) {
   constexpr std::size_t kPrepareRows = 128;
-  const KernelTable& kernels = device.kernels;
-  const LinearFp8Kernel& kernel = p.x.dtype == MORTISE_F32      ? kernels.linear_fp8_f32
-                                  : p.out.dtype == MORTISE_BF16 ? kernels.linear_fp8_to_bf16
-                                                                : kernels.linear_fp8_to_f32;
-  auto args = args_of<LinearFp8Args>(p);
   args.w = p.weight.data;
-  args.scales = p.weight.scales;
-  args.group_size = p.weight.group_size;
   const std::size_t prepared = ceil_div(kernel.scratch_bytes(args.m, args.k), 64) * 64;
   const std::size_t tiles = bytes_of_gated_tiles(device, p);
   std::byte* const scratch = reserve_scratch(device, prepared, tiles);
@@ -288,15 +283,40 @@ void multiply_fp8(mortise_device& device, const Product& p) {
   run_ranges(device, p, args, kernel.run, tiles == 0 ? nullptr : scratch + prepared);
 }
 
+void multiply_fp8(mortise_device& device, const Product& p) {
+  const KernelTable& kernels = device.kernels;
+  auto args = args_of<LinearFp8Args>(p);
+  args.scales = p.weight.scales;
+  args.group_size = p.weight.group_size;
+  multiply_widened(device, p,
+                   p.x.dtype == MORTISE_F32      ? kernels.linear_fp8_f32
+                   : p.out.dtype == MORTISE_BF16 ? kernels.linear_fp8_to_bf16
+                                                 : kernels.linear_fp8_to_f32,
+                   args);
+}
+
+void multiply_mxfp4(mortise_device& device, const Product& p) {
+  const KernelTable& kernels = device.kernels;
+  auto args = args_of<LinearMxfp4Args>(p);
+  args.exponents = p.weight.zeros;
+  multiply_widened(device, p,
+                   p.x.dtype == MORTISE_F32      ? kernels.linear_mxfp4_f32
+                   : p.out.dtype == MORTISE_BF16 ? kernels.linear_mxfp4_to_bf16
+                                                 : kernels.linear_mxfp4_to_f32,
+                   args);
+}
+
 }  // namespace
 
 mortise_status linear(mortise_device* device, mortise_stream*, const mortise_linear_args* args, mortise_error* error) {
   return guard(error, kWhere, [&] {
     const Product product = checked_product(known(args));
     if (product.x.rows == 0 || product.n1 == product.n0) return;
-    const auto multiply_by_type = product.weight.bits == 0 ? multiply
-                                  : product.weight.fp8     ? multiply_fp8
-                                                           : multiply_int;
+    const std::int32_t type = product.weight.value_type;
+    const auto multiply_by_type = product.weight.bits == 0  ? multiply
+                                  : type == MORTISE_F8_E4M3 ? multiply_fp8
+                                  : type == MORTISE_F4_E2M1 ? multiply_mxfp4
+                                                            : multiply_int;
     multiply_by_type(*device, product);
   });
 }

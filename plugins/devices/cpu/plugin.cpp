@@ -132,6 +132,8 @@ const char* numerics_id(mortise_device*, int32_t dtype) {
       return "cpu-int8/1";
     case MORTISE_F8_E4M3:
       return "cpu-fp8/1";
+    case MORTISE_F4_E2M1:
+      return "mxfp4/1";
     default:
       return nullptr;
   }

@@ -78,7 +78,7 @@ std::string WeightCache::key_of(const mortise_weight_source& source, const morti
   std::string key(view(source.name));
   for (const std::int64_t value :
        {std::int64_t{weight.use}, std::int64_t{weight.dtype}, weight.n, weight.k, std::int64_t{weight.bits},
-        static_cast<std::int64_t>(weight.group_size), std::int64_t{weight.fp8}}) {
+        static_cast<std::int64_t>(weight.group_size), std::int64_t{weight.value_type}}) {
     key += ' ';
     key += std::to_string(value);
   }

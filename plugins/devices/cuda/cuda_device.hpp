@@ -35,6 +35,7 @@ struct mortise_device {
   cudaStream_t stream = nullptr;  // serves as the stream NULL, because the legacy stream cannot be captured
   // quantized: the rows of x as int8, or a copy of x whose rows are 16-byte aligned
   mortise::cuda::Workspace gated, scratch, quantized;
+  mortise::cuda::Workspace widened;  // weights of MXFP4 as bf16
   std::unique_ptr<mortise::cuda::Reaper> reaper;
   std::unique_ptr<mortise::cuda::LinearPlans> linear;        // null with KernelSet::kMma
   std::unique_ptr<mortise::cuda::RowUploader> row_uploader;  // null until the first matrix
@@ -51,14 +52,14 @@ struct mortise_weight {
   float* wide;
 
   // Quantised with 8 or 4 bits: `data` is in the order of kernels/cuda/int_weight.hpp, followed by `order`; for E4M3
-  // (fp8) in that of kernels/cuda/fp8_weight.hpp.
-  int32_t bits;  // 0: not quantised
-  bool fp8;
+  // in that of kernels/cuda/fp8_weight.hpp, for E2M1 in that of kernels/cuda/mxfp4_weight.hpp.
+  int32_t bits;        // 0: not quantised
+  int32_t value_type;  // 0: integers; MORTISE_F8_E4M3, MORTISE_F4_E2M1
   int64_t group_size;
   int32_t* order;  // null: 0, 1, 2, ..
   bool symmetric;  // every zero point is 2^(bits - 1)
 
-  mortise::WeightShape shape() const { return {use, MORTISE_BF16, n, k, bits, fp8}; }
+  mortise::WeightShape shape() const { return {use, MORTISE_BF16, n, k, bits, value_type}; }
   mortise::cuda::IntFormat format() const { return {bits, group_size, n, k}; }
   mortise::cuda::Fp8Format fp8_format() const { return {group_size < k, n, k}; }
 };

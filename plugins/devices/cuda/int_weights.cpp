@@ -12,6 +12,7 @@
 #include "devices/cuda/weight_memory.hpp"
 #include "kernels/cuda/fp8_pack.hpp"
 #include "kernels/cuda/int_pack.hpp"
+#include "kernels/cuda/mxfp4_pack.hpp"
 
 namespace mortise::cuda {
 namespace {
@@ -22,13 +23,14 @@ constexpr std::int64_t kRowsOfThread = 64;    // so checkpoints that pack eight 
 constexpr std::uint8_t kSymmetricZero = 128;  // zero point of symmetric 8-bit weights
 static_assert(kMaxIntGroup == kMaxQuantizedGroup);
 static_assert(kFp8Chunk == kFp8Group);
+static_assert(kMxfp4Columns == kMxfp4Group);
 
 std::uint64_t round_up(std::uint64_t bytes) {
   return (bytes + 255) / 256 * 256;
 }
 
-// A whole weight in plain form (int_pack.hpp, fp8_pack.hpp) in device memory, until it is packed. Invariant:
-// memory_ has room for values, scales and zero points, each at a multiple of 256 bytes.
+// A whole weight in plain form (int_pack.hpp, fp8_pack.hpp, mxfp4_pack.hpp) in device memory, until it is packed.
+// Invariant: memory_ has room for values, scales and zero points, each at a multiple of 256 bytes.
 class Plain {
  public:
   Plain(std::int64_t n, std::int64_t k, std::int64_t groups)
@@ -42,6 +44,7 @@ class Plain {
             reinterpret_cast<std::uint8_t*>(memory + zeros_at_)};
   }
   PlainFp8Weight fp8_view() const { return {view().values, view().scales}; }
+  PlainMxfp4Weight mxfp4_view() const { return {view().values, view().scales}; }
 
  private:
   std::uint64_t scales_at_, zeros_at_;
@@ -100,7 +103,7 @@ struct Staged {
 };
 
 // Reads rows of a part, which begins at row `first` of the weight, with several threads. Refuses E4M3 values that are
-// NaN.
+// NaN, and scales that MXFP4 does not have.
 void read_rows(const mortise_quantized_matrix& part, std::int64_t first, std::int64_t begin, std::int64_t end,
                std::int64_t groups, const Staged& to) {
   const std::int64_t count = end - begin;
@@ -114,6 +117,9 @@ void read_rows(const mortise_quantized_matrix& part, std::int64_t first, std::in
               to.zeros + from * groups);
     if (part.value_type == MORTISE_F8_E4M3) {
       refuse_fp8_nan(to.values + from * part.k, until - from, part.k, first + begin + from);
+    }
+    if (part.value_type == MORTISE_F4_E2M1) {
+      refuse_mxfp4_scales(to.scales + from * groups, until - from, groups, first + begin + from);
     }
   };
   std::vector<std::exception_ptr> faults(static_cast<std::size_t>((count + each - 1) / each));
@@ -183,6 +189,34 @@ void prepare_fp8(mortise_device& device, const QuantizedSource& read, mortise_we
   memory.release();
 }
 
+// The same for MXFP4.
+void prepare_mxfp4(mortise_device& device, const QuantizedSource& read, mortise_weight& weight, cudaStream_t stream) {
+  const Mxfp4Layout layout(weight.n, weight.k);
+  Temporary memory = weight_memory(static_cast<std::uint64_t>(layout.bytes));
+  weight.data = memory.get();
+  const Plain plain(weight.n, weight.k, layout.groups);
+  if (read.floats.empty()) {
+    upload_quantized(read.matrices, layout.groups, plain.view(), *device.uploader);
+  } else {
+    constexpr unsigned long long kNone = ~0ull;
+    unsigned long long first_odd = kNone;
+    const Temporary its_place = weight_memory(sizeof first_odd);
+    auto* const found = static_cast<unsigned long long*>(its_place.get());
+    check_cuda(cudaMemcpyAsync(found, &first_odd, sizeof first_odd, cudaMemcpyHostToDevice, stream), kWhere);
+    quantize_tensors(
+        read.floats, *device.uploader, [&](const void* rows, FloatType type, std::int64_t count, std::int64_t first) {
+          return launch_quantize_mxfp4(rows, type, count, first, weight.k, plain.mxfp4_view(), found, stream);
+        });
+    check_cuda(cudaMemcpyAsync(&first_odd, found, sizeof first_odd, cudaMemcpyDeviceToHost, stream), kWhere);
+    check_cuda(cudaStreamSynchronize(stream), kWhere);
+    if (first_odd != kNone) refuse_mxfp4_row(static_cast<std::int64_t>(first_odd));
+  }
+  check_cuda(launch_pack_mxfp4(plain.mxfp4_view(), weight.n, weight.k, static_cast<std::byte*>(weight.data), stream),
+             kWhere);
+  check_cuda(cudaStreamSynchronize(stream), kWhere);
+  memory.release();
+}
+
 }  // namespace
 
 std::unique_ptr<mortise_weight> prepare_int_weight(mortise_device& device, const mortise_weight_source& source) {
@@ -198,12 +232,13 @@ std::unique_ptr<mortise_weight> prepare_int_weight(mortise_device& device, const
   weight->use = source.use;
   weight->bits = source.bits;
   weight->group_size = read.group_size;
-  weight->fp8 = read.fp8;
+  weight->value_type = read.value_type;
 
   const cudaStream_t stream = native(&device, nullptr);
   if (device.uploader == nullptr) device.uploader = std::make_unique<Uploader>(stream);
-  if (read.fp8) {
-    prepare_fp8(device, read, *weight, stream);
+  if (read.value_type != 0) {
+    const auto prepare = read.value_type == MORTISE_F8_E4M3 ? prepare_fp8 : prepare_mxfp4;
+    prepare(device, read, *weight, stream);
     return weight;
   }
   const IntFormat format = weight->format();

@@ -18,7 +18,10 @@
 #include "kernels/cuda/linear_int_mma.hpp"
 #include "kernels/cuda/linear_int_stream.hpp"
 #include "kernels/cuda/linear_int_wide.hpp"
+#include "kernels/cuda/linear_mxfp4_mma.hpp"
+#include "kernels/cuda/linear_mxfp4_widened.hpp"
 #include "kernels/cuda/linear_stream.hpp"
+#include "kernels/cuda/mxfp4_pack.hpp"
 #include "kernels/cuda/rows.hpp"
 
 namespace mortise::cuda {
@@ -32,6 +35,9 @@ constexpr std::int64_t kFewIntRows = 4, kFewFp8Rows = 8;
 // memory is busy with the next weights. (Batch 1, H100: the demo model's 0.9 MiB a layer save 13 us a step, 9 MiB of
 // the shape 68m cost 3, 224 MiB of 8b cost up to 1 %.)
 constexpr std::int64_t kMaxGatedBytes = std::int64_t{4} << 20;
+// With more rows MXFP4 weights are widened in memory first, at most so many bytes at a time, which stay in the L2.
+constexpr std::int64_t kFewMxfp4Rows = 256, kWidenedBytes = std::int64_t{64} << 20;
+constexpr std::int64_t kWidenedStep = 64;  // of columns
 
 bool uses_mma(const mortise_device& device) {
   return device.gpu.kernels == KernelSet::kMma;
@@ -79,14 +85,15 @@ LinearIntArgs int_product(const Matrix& x, const mortise_weight& weight, const C
 }
 
 // TMA and cp.async need rows of x that begin at multiples of 16 bytes; other matrices are copied first.
-void align_rows(mortise_device& device, LinearFp8Args& args, cudaStream_t on) {
+template <class Args>
+void align_rows(mortise_device& device, Args& args, std::int64_t k, cudaStream_t on) {
   if (reinterpret_cast<std::uintptr_t>(args.x) % 16 == 0 && args.x_stride % 8 == 0) return;
-  const std::int64_t stride = (args.format.k + 7) / 8 * 8;
+  const std::int64_t stride = (k + 7) / 8 * 8;
   const auto pitch = static_cast<std::size_t>(stride) * sizeof(std::uint16_t);
   void* const rows = device.quantized.reserve(pitch * static_cast<std::size_t>(args.m), on, kWhere);
   check_cuda(cudaMemcpy2DAsync(rows, pitch, args.x, static_cast<std::size_t>(args.x_stride) * sizeof(std::uint16_t),
-                               static_cast<std::size_t>(args.format.k) * sizeof(std::uint16_t),
-                               static_cast<std::size_t>(args.m), cudaMemcpyDeviceToDevice, on),
+                               static_cast<std::size_t>(k) * sizeof(std::uint16_t), static_cast<std::size_t>(args.m),
+                               cudaMemcpyDeviceToDevice, on),
              kWhere);
   args.x = static_cast<const std::uint16_t*>(rows);
   args.x_stride = stride;
@@ -107,13 +114,56 @@ void multiply_fp8(mortise_device& device, const Matrix& x, const mortise_weight&
   args.first_column = columns.begin;
   args.n = columns.end - columns.begin;
   if (args.m == 0 || args.n == 0) return;
-  align_rows(device, args, on);
+  align_rows(device, args, args.format.k, on);
   const bool streams = args.m > kFewFp8Rows && args.m <= kMaxFp8StreamRows;
   const auto launch = uses_mma(device)               ? launch_linear_fp8_mma
                       : streams                      ? launch_linear_fp8_stream
                       : args.m <= kMaxFp8WidenedRows ? launch_linear_fp8_widened
                                                      : launch_linear_fp8_wide;
   check_cuda(launch(args, on), kWhere);
+}
+
+// Many rows: widens as many columns as the workspace takes, and multiplies by them as by bf16 weights.
+void multiply_widened_mxfp4(mortise_device& device, LinearMxfp4Args args, const Bias& bias, cudaStream_t on) {
+  const std::int64_t row_bytes = args.k * static_cast<std::int64_t>(sizeof(std::uint16_t));
+  const std::int64_t most = std::max(kWidenedBytes / row_bytes / kWidenedStep, std::int64_t{1}) * kWidenedStep;
+  const std::int64_t parts = (args.n + most - 1) / most, n = args.n;
+  const std::int64_t each = ((n + parts - 1) / parts + kWidenedStep - 1) / kWidenedStep * kWidenedStep;
+  auto* const widened = static_cast<std::uint16_t*>(
+      device.widened.reserve(static_cast<std::uint64_t>(std::min(each, n) * row_bytes), on, kWhere));
+  auto* const y = static_cast<std::byte*>(args.y);
+  const std::int64_t first = args.first_column;
+  for (std::int64_t column = 0; column < n; column += each) {
+    args.first_column = first + column;
+    args.n = std::min(each, n - column);
+    check_cuda(launch_widen_mxfp4(args, widened, on), kWhere);
+    const Bias part = {bias.bf16 == nullptr ? nullptr : static_cast<const std::uint16_t*>(bias.bf16) + column,
+                       bias.f32 == nullptr ? nullptr : bias.f32 + column};
+    const LinearArgs product = {
+        args.x,        args.x_stride, widened, args.k, part.f32, y + column * element_bytes(args.y_type),
+        args.y_stride, args.y_type,   args.m,  args.n, args.k};
+    device.linear->run(product, part, on);
+  }
+}
+
+void multiply_mxfp4(mortise_device& device, const Matrix& x, const mortise_weight& weight, const ColumnRange& columns,
+                    const Bias& bias, const Matrix& out, cudaStream_t on) {
+  LinearMxfp4Args args = {};
+  args.x = reinterpret_cast<const std::uint16_t*>(x.data);
+  args.x_stride = x.stride;
+  args.w = static_cast<const std::byte*>(weight.data);
+  args.bias = bias.f32;
+  args.y = out.data;
+  args.y_stride = out.stride;
+  args.y_type = out.type();
+  args.m = x.rows;
+  args.first_column = columns.begin;
+  args.n = columns.end - columns.begin;
+  args.k = weight.k;
+  if (args.m == 0 || args.n == 0) return;
+  if (!uses_mma(device) && args.m > kFewMxfp4Rows) return multiply_widened_mxfp4(device, args, bias, on);
+  align_rows(device, args, args.k, on);
+  check_cuda((uses_mma(device) ? launch_linear_mxfp4_mma : launch_linear_mxfp4_widened)(args, on), kWhere);
 }
 
 void multiply(mortise_device& device, const Matrix& x, const mortise_weight& weight, const ColumnRange& columns,
@@ -123,7 +173,8 @@ void multiply(mortise_device& device, const Matrix& x, const mortise_weight& wei
     if (uses_mma(device)) return check_cuda(launch_linear_mma(args, on), kWhere);
     return device.linear->run(args, bias, on);
   }
-  if (weight.fp8) return multiply_fp8(device, x, weight, columns, bias, out, on);
+  if (weight.value_type == MORTISE_F8_E4M3) return multiply_fp8(device, x, weight, columns, bias, out, on);
+  if (weight.value_type == MORTISE_F4_E2M1) return multiply_mxfp4(device, x, weight, columns, bias, out, on);
   const LinearIntArgs args = int_product(x, weight, columns, bias, out);
   if (args.m == 0 || args.n == 0) return;
   const auto multiply_by = [&](const auto& workspace_bytes, const auto& launch) {

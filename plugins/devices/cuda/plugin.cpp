@@ -19,6 +19,7 @@
 #include "kernels/cuda/linear_int_stream.hpp"
 #include "kernels/cuda/linear_int_wide.hpp"
 #include "kernels/cuda/linear_mma.hpp"
+#include "kernels/cuda/linear_mxfp4_widened.hpp"
 #include "kernels/cuda/linear_stream.hpp"
 #include "kernels/cuda/rows.hpp"
 #include "mortise/ext/tuning.h"
@@ -113,6 +114,7 @@ void deactivate(void* instance) {
   device->uploader.reset();
   device->gated.release();
   device->quantized.release();
+  device->widened.release();
   device->scratch.release();
   cudaStreamDestroy(device->stream);
   device->stream = nullptr;
@@ -133,6 +135,7 @@ void prepare_hopper_kernels() {
   check_cuda(prepare_fp8_stream_kernels(), kWhere);
   check_cuda(prepare_fp8_widened_kernels(), kWhere);
   check_cuda(prepare_fp8_wide_kernels(), kWhere);
+  check_cuda(prepare_mxfp4_widened_kernels(), kWhere);
 }
 
 // Finds out what `describe` and `numerics_id` answer, which the host may call before the device is active. Finds
@@ -226,6 +229,8 @@ const char* numerics_id(mortise_device* device, int32_t dtype) {
       return "cpu-int8/1";
     case MORTISE_F8_E4M3:
       return device->gpu.fp8;
+    case MORTISE_F4_E2M1:
+      return "mxfp4/1";
     default:
       return nullptr;
   }

@@ -1,6 +1,8 @@
 // Quantised weights that a device refuses, through the CPU device: bits, groups, uses, orders, NaN.
 #include "devices/checks/quantized.hpp"
 
+#include <limits>
+
 #include "quantized_sources.hpp"
 
 namespace mortise::cpu {
@@ -81,6 +83,48 @@ TEST_F(MistakesInFp8Weights, NanOtherGroupsAndOrdersAreRefused) {
   expect_invalid(prepare(device_, source, &weight), "quantised part 0 (8 bits of E4M3 in groups of 128) does not fit");
   source.value_type = MORTISE_F32;
   expect_invalid(prepare(device_, source, &weight), "does not fit");
+}
+
+class MistakesInMxfp4Weights : public OneDevice {};
+
+TEST_F(MistakesInMxfp4Weights, ScalesThatAreNoPowersOfTwoAndOtherGroupsAreRefused) {
+  std::mt19937 rng(3);
+  Mxfp4Source a(rng, 100, 160);
+  const mortise_quantized_matrix* part[] = {&a.matrix};
+  mortise_weight_source source = mxfp4_source_of(MORTISE_BF16, 1);
+  source.quantized = part;
+  mortise_weight* weight = nullptr;
+  const float right = a.scales[77 * 5 + 2];
+  for (const float wrong : {0x1p126f, 3.0f, 0.0f, -1.0f, 0x1p-128f, std::numeric_limits<float>::infinity()}) {
+    a.scales[77 * 5 + 2] = wrong;
+    expect_invalid(
+        prepare(device_, source, &weight),
+        "row 77, columns from 64: the scale of MXFP4 is no power of two from 2^-127 to 2^125, so its weights "
+        "are not exact in bf16; use the checkpoint that it was made from");
+  }
+  a.scales[77 * 5 + 2] = std::numeric_limits<float>::quiet_NaN();
+  expect_invalid(prepare(device_, source, &weight),
+                 "row 77, columns from 64: the scale of MXFP4 is NaN; the checkpoint");
+  a.scales[77 * 5 + 2] = right;
+  std::vector<std::int32_t> order(160);
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::int32_t>(i);
+  a.matrix.order = order.data();
+  expect_invalid(prepare(device_, source, &weight), "an order of E2M1 values");
+  a.matrix.order = nullptr;
+  a.matrix.group_size = source.group_size = 64;
+  expect_invalid(prepare(device_, source, &weight), "4 bits of E2M1 in groups of 64; expected 4 bits in groups of 32");
+}
+
+TEST_F(MistakesInMxfp4Weights, FloatsThatAreNotNumbersAreRefused) {
+  std::vector<float> w(90 * 64, 1.0f);
+  const mortise_tensor tensor = matrix(w, 90, 64);
+  const mortise_tensor* part = &tensor;
+  mortise_weight_source source = mxfp4_source_of(MORTISE_F32, 1);
+  source.parts = &part;
+  mortise_weight* weight = nullptr;
+  w[70 * 64 + 63] = std::numeric_limits<float>::infinity();
+  expect_invalid(prepare(device_, source, &weight),
+                 "row 70 has a weight that is NaN or infinite, which MXFP4 does not hold; leave `weights` out");
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include "device_fixture.hpp"
 #include "kernels/cpu/reference/linear_fp8.hpp"
 #include "kernels/cpu/reference/linear_int.hpp"
+#include "kernels/cpu/reference/linear_mxfp4.hpp"
 
 namespace mortise::cpu {
 
@@ -76,6 +77,48 @@ struct Fp8Source {
   }
   Fp8Source(const Fp8Source&) = delete;
 };
+
+// A matrix in MXFP4.
+struct Mxfp4Source {
+  reference::Mxfp4Weight weight;
+  std::vector<float> scales;
+  mortise_quantized_matrix matrix = sized<mortise_quantized_matrix>();
+
+  // With exponents from `low` to `high`.
+  Mxfp4Source(std::mt19937& rng, std::size_t n, std::size_t k, unsigned low = 116, unsigned high = 123) {
+    weight = {n, k, {}, {}};
+    for (std::size_t i = 0; i < n * k; ++i) weight.values.push_back(static_cast<std::uint8_t>(rng() % 16));
+    for (std::size_t i = 0; i < n * ((k + 31) / 32); ++i) {
+      weight.exponents.push_back(static_cast<std::uint8_t>(low + rng() % (high - low + 1)));
+    }
+    scales = reference::scales_of(weight);
+    matrix.n = static_cast<int64_t>(n);
+    matrix.k = static_cast<int64_t>(k);
+    matrix.bits = 4;
+    matrix.group_size = 32;
+    matrix.value_type = MORTISE_F4_E2M1;
+    matrix.context = this;
+    matrix.read = [](void* context, int64_t n0, int64_t n1, uint8_t* values, float* to, uint8_t*) {
+      const auto& source = *static_cast<const Mxfp4Source*>(context);
+      const reference::Mxfp4Weight& w = source.weight;
+      const auto groups = static_cast<int64_t>(source.scales.size() / w.n), columns = static_cast<int64_t>(w.k);
+      std::copy(&w.values[0] + n0 * columns, &w.values[0] + n1 * columns, values);
+      std::copy(&source.scales[0] + n0 * groups, &source.scales[0] + n1 * groups, to);
+    };
+  }
+  Mxfp4Source(const Mxfp4Source&) = delete;
+};
+
+inline mortise_weight_source mxfp4_source_of(int32_t dtype, std::size_t parts) {
+  auto source = sized<mortise_weight_source>();
+  source.use = MORTISE_WEIGHT_LINEAR;
+  source.dtype = dtype;
+  source.bits = 4;
+  source.value_type = MORTISE_F4_E2M1;
+  source.group_size = 32;
+  source.num_parts = static_cast<int32_t>(parts);
+  return source;
+}
 
 inline mortise_weight_source fp8_source_of(int32_t dtype, std::size_t group, std::size_t parts) {
   auto source = sized<mortise_weight_source>();

@@ -1,0 +1,55 @@
+// plugins/kernels/cuda/mxfp4_weight.hpp: the order of MXFP4 weights on the GPU, and the arguments of a product with
+// them. The product has the class of bf16 weights (docs/numerics.md, "Linear with MXFP4 weights").
+//
+// A panel is 8 rows of w (columns of y), a chunk 128 columns of a panel. The chunks of a panel are contiguous:
+//   values     [32 lanes][16]  word i of lane 4 g + t has row g of group i, in half bytes counted from the lowest:
+//                              3 - j has column 2 t + 8 j, and 7 - j the next column, j = 0 .. 3. So `word << 4 j` has
+//                              a pair of neighbours in the highest half bytes of its halves: a word of the b operand of
+//                              mma.m16n8k16, and of half of the a operand of wgmma
+//   exponents  u8 [8][4]       of the groups of each row: the biased exponent of E8M0, plus 1
+// Everything beyond n and k is zero.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/cuda/types.hpp"
+
+namespace mortise::cuda {
+
+constexpr int kMxfp4Panel = 8, kMxfp4Chunk = 128, kMxfp4Columns = 32, kMxfp4Step = 16;  // kMxfp4Columns: of a group
+constexpr int kMxfp4Groups = kMxfp4Chunk / kMxfp4Columns, kMxfp4Steps = kMxfp4Chunk / kMxfp4Step;  // in a chunk
+constexpr int kMxfp4ValueBytes = kMxfp4Panel * kMxfp4Chunk / 2;
+constexpr int kMxfp4ChunkBytes = kMxfp4ValueBytes + kMxfp4Panel * kMxfp4Groups;
+constexpr int kMxfp4TileColumns = 128;  // the most columns of y for which a block reads weights together
+
+// Sizes that follow from the shape. A value.
+struct Mxfp4Layout {
+  constexpr Mxfp4Layout(std::int64_t n, std::int64_t k)
+      : groups((k + kMxfp4Columns - 1) / kMxfp4Columns),
+        chunks((k + kMxfp4Chunk - 1) / kMxfp4Chunk),
+        // A block may begin at any multiple of 64 columns and then reads kMxfp4TileColumns columns.
+        panels((n + 63) / 64 * 8 + (kMxfp4TileColumns - 64) / kMxfp4Panel),
+        panel_bytes(chunks * kMxfp4ChunkBytes),
+        bytes((panels * panel_bytes + 255) / 256 * 256) {}
+
+  std::int64_t groups;  // in a row
+  std::int64_t chunks;  // in a panel
+  std::int64_t panels, panel_bytes, bytes;
+};
+
+// y[m,n] = round(sum_k x[m,k] w[n,k] (+ bias[n])), n columns from first_column on
+//   x bf16 [m, k], rows x_stride apart; bias f32 [n] (from the first column on) or null
+//   y bf16 or f32 [m, n], rows y_stride apart
+struct LinearMxfp4Args {
+  const std::uint16_t* x;
+  std::int64_t x_stride;
+  const std::byte* w;  // Mxfp4Layout, 16-byte aligned
+  const float* bias;
+  void* y;
+  std::int64_t y_stride;
+  ElementType y_type;
+  std::int64_t m, first_column, n, k;  // first_column is a multiple of 64
+};
+
+}  // namespace mortise::cuda
