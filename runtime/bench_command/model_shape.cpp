@@ -110,7 +110,7 @@ std::vector<TensorShape> tensors_of(const ModelShape& s) {
   return tensors;
 }
 
-std::uint64_t device_bytes_of(const ModelShape& shape, int weight_bits, int float_bits) {
+std::uint64_t device_bytes_of(const ModelShape& shape, int weight_bits, int head_bits, int float_bits) {
   const auto embedding = static_cast<std::uint64_t>(shape.vocab_size * shape.hidden_size);
   std::uint64_t body = 0;
   for (const TensorShape& tensor : tensors_of(shape)) {
@@ -118,10 +118,9 @@ std::uint64_t device_bytes_of(const ModelShape& shape, int weight_bits, int floa
       body += static_cast<std::uint64_t>(tensor.shape[0] * tensor.shape[1]);
     }
   }
-  const bool shared = shape.tie_word_embeddings && weight_bits == float_bits;
-  const auto head_bits = static_cast<std::uint64_t>(shared ? 0 : std::max(weight_bits, 8));
+  const bool shared = shape.tie_word_embeddings && head_bits == float_bits;
   return (body * static_cast<std::uint64_t>(weight_bits) +
-          embedding * (head_bits + static_cast<std::uint64_t>(float_bits))) /
+          embedding * static_cast<std::uint64_t>((shared ? 0 : head_bits) + float_bits)) /
          8;
 }
 

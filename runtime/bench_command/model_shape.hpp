@@ -30,9 +30,9 @@ struct TensorShape {
 };
 std::vector<TensorShape> tensors_of(const ModelShape& shape);  // with the names that transformers uses
 
-// Returns the bytes of the weights on a device, without scales: the layers' matrices and the head in `weight_bits` (4,
-// 8, 16, 32; with 4 the head has 8), the embedding in `float_bits`, counted once if it is also the head.
-std::uint64_t device_bytes_of(const ModelShape& shape, int weight_bits, int float_bits);
+// Bytes of the weights on a device, without scales: the layers' matrices in `weight_bits` (4, 8, 16, 32), the head in
+// `head_bits`, the embedding in `float_bits`, counted once if it is also the head.
+std::uint64_t device_bytes_of(const ModelShape& shape, int weight_bits, int head_bits, int float_bits);
 
 // Writes config.json, tokenizer.json and tokenizer_config.json: a checkpoint without weights. The tokenizer has a token
 // for each byte; its other tokens occur in no text.

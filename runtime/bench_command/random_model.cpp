@@ -190,8 +190,12 @@ std::uint64_t check_fits_memory(const ModelShape& shape, const nlohmann::json& m
     return found != model_options.end() && *found == value;
   };
   const int float_bits = has("dtype", "f32") ? 32 : 16;
-  const int bits = has("weights", "int8") || has("weights", "fp8") ? 8 : has("weights", "int4") ? 4 : float_bits;
-  const std::uint64_t needed = device_bytes_of(shape, bits, float_bits);
+  const int bits = has("weights", "int8") || has("weights", "fp8")     ? 8
+                   : has("weights", "int4") || has("weights", "mxfp4") ? 4
+                                                                       : float_bits;
+  // The head becomes integers of 8 bits or E4M3 with the layers, and stays as it is beside MXFP4.
+  const int head_bits = bits == float_bits || has("weights", "mxfp4") ? float_bits : 8;
+  const std::uint64_t needed = device_bytes_of(shape, bits, head_bits, float_bits);
   if (needed <= available_bytes) return needed;
   const char* fewer = bits > 8   ? ", or --set model.weights=int8 (or int4)"
                       : bits > 4 ? ", or --set model.weights=int4"
@@ -201,7 +205,7 @@ std::uint64_t check_fits_memory(const ModelShape& shape, const nlohmann::json& m
 }
 
 void check_draft_fits_memory(const ModelShape& shape, std::uint64_t available_bytes) {
-  const std::uint64_t needed = device_bytes_of(shape, 16, 16);
+  const std::uint64_t needed = device_bytes_of(shape, 16, 16, 16);
   if (needed <= available_bytes) return;
   fail(
       "--draft-shape {}: its weights take {:.1f} GiB, and {:.1f} GiB of memory are free beside the target's; use a "

@@ -12,10 +12,10 @@ using nlohmann::json;
 
 constexpr const char* kSupported =
     "supported are gptq (4 or 8 bits), awq (version gemm, 4 bits), compressed-tensors (pack-quantized or "
-    "int-quantized, 4 or 8 bits; float-quantized, 8 bits) and fp8 (E4M3, per tensor or in blocks of 128 x 128); use "
-    "such a checkpoint, or the unquantised one with weights = \"int8\"";
+    "int-quantized, 4 or 8 bits; float-quantized, 8 bits; mxfp4-pack-quantized) and fp8 (E4M3, per tensor or in blocks "
+    "of 128 x 128); use such a checkpoint, or the unquantised one with weights = \"int8\"";
 
-constexpr std::int64_t kFp8Block = 128;
+constexpr std::int64_t kFp8Block = 128, kMxfp4Group = 32;
 
 // An object of the section, and its path for messages.
 struct Section {
@@ -94,7 +94,7 @@ QuantizationConfig read_fp8(const Section& section) {
   QuantizationConfig out;
   out.layout = QuantizedLayout::kFp8;
   out.bits = 8;
-  out.fp8 = true;
+  out.type = QuantizedType::kE4m3;
   out.group_size = section.fp8_blocks("weight_block_size") ? kFp8Block : 0;
   const std::string format = section.text("fmt", "e4m3");  // DeepSeek names it
   if (format != "e4m3" && format != "float8_e4m3fn") section.refuse("fmt");
@@ -103,15 +103,26 @@ QuantizationConfig read_fp8(const Section& section) {
   return out;
 }
 
-void check_activations(const Section& group, const char* type) {
+// `bits`: of the activations.
+void check_activations(const Section& group, const char* type, std::int64_t bits) {
   const json& activations = member(group.object, "input_activations");
   if (!activations.is_null()) {
     const Section section{activations, group.path + ".input_activations"};
     if (!activations.is_object()) group.refuse("input_activations");
     if (section.text("type", "int") != type) section.refuse("type");
-    if (section.integer("num_bits") != 8) section.refuse("num_bits");
+    if (section.integer("num_bits") != bits) section.refuse("num_bits");
   }
   if (!member(group.object, "output_activations").is_null()) group.refuse("output_activations");
+}
+
+// MXFP4 with bf16 activations (W4A16) or with activations that are MXFP4 as well, which are not rounded here.
+void check_mxfp4_group(const Section& group, const Section& weights) {
+  if (weights.text("type", "") != "float") weights.refuse("type");
+  if (weights.integer("num_bits") != 4) weights.refuse("num_bits");
+  if (weights.text("strategy", "") != "group") weights.refuse("strategy");
+  if (weights.integer("group_size") != kMxfp4Group) weights.refuse("group_size");
+  if (weights.truth("dynamic")) weights.refuse("dynamic");
+  check_activations(group, "float", 4);
 }
 
 QuantizationConfig read_compressed_tensors(const Section& section) {
@@ -119,7 +130,7 @@ QuantizationConfig read_compressed_tensors(const Section& section) {
   out.layout = QuantizedLayout::kCompressedTensors;
   const std::string format = section.text("format", "");
   if (format != "pack-quantized" && format != "int-quantized" && format != "naive-quantized" &&
-      format != "float-quantized") {
+      format != "float-quantized" && format != "mxfp4-pack-quantized") {
     section.refuse("format");
   }
   for (const char* key : {"sparsity_config", "transform_config"}) {
@@ -133,6 +144,11 @@ QuantizationConfig read_compressed_tensors(const Section& section) {
     const Section group{value, section.path + ".config_groups." + name};
     if (!value.is_object() || !member(value, "weights").is_object()) section.refuse("config_groups");
     const Section weights{member(value, "weights"), group.path + ".weights"};
+    if (format == "mxfp4-pack-quantized") {
+      check_mxfp4_group(group, weights);
+      out.bits = 4, out.group_size = kMxfp4Group, out.type = QuantizedType::kE2m1;
+      continue;
+    }
     const std::string type = weights.text("type", "int"), strategy = weights.text("strategy", "channel");
     const bool fp8 = type == "float";
     // Integers are in tensors of other types than E4M3, so the format and the type go together.
@@ -150,8 +166,10 @@ QuantizationConfig read_compressed_tensors(const Section& section) {
       if (!weights.fp8_blocks("block_structure")) weights.refuse("block_structure");
       group_size = kFp8Block;
     }
-    check_activations(group, type.c_str());
-    if (out.bits == 0) out.bits = bits, out.group_size = group_size, out.fp8 = fp8;
+    check_activations(group, type.c_str(), 8);
+    if (out.bits != 0) continue;
+    out.bits = bits, out.group_size = group_size;
+    if (fp8) out.type = QuantizedType::kE4m3;
   }
   return out;
 }
@@ -176,11 +194,18 @@ std::optional<QuantizationConfig> normalise_quantization(json& config, const std
     out = read_compressed_tensors(section);
   } else if (method == "fp8") {
     out = read_fp8(section);
+  } else if (method == "mxfp4") {
+    fail(
+        "{}.quant_method is 'mxfp4', the format of gpt-oss, whose matrices are those of experts; mixtures of experts "
+        "are "
+        "not served; use a dense model, in MXFP4 as compressed-tensors has it (mxfp4-pack-quantized)",
+        section.path);
   } else {
     section.refuse("quant_method");
   }
   config["quantization_config"] = {{"quant_method", method}, {"bits", out.bits}, {"group_size", out.group_size}};
-  if (out.fp8) config["quantization_config"]["type"] = "fp8";
+  if (out.type == QuantizedType::kE4m3) config["quantization_config"]["type"] = "fp8";
+  if (out.type == QuantizedType::kE2m1) config["quantization_config"]["type"] = "mxfp4";
   return out;
 }
 

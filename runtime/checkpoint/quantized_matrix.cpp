@@ -64,6 +64,7 @@ class QuantizedMatrix::Finder {
         break;
     }
     if (auto found = fp8()) return found;
+    if (auto found = mxfp4()) return found;
     return compressed_tensors();
   }
 
@@ -220,7 +221,7 @@ class QuantizedMatrix::Finder {
       wrong(".weight", *weight, "F8_E4M3 with two dimensions; use a checkpoint in E4M3, or the unquantised one");
     }
     QuantizedMatrix out;
-    out.fp8_ = true;
+    out.type_ = QuantizedType::kE4m3;
     out.bits_ = 8;
     out.values_ = weight;
     out.values_by_row_ = true;
@@ -229,6 +230,51 @@ class QuantizedMatrix::Finder {
     out.k_ = weight->shape[1];
     fp8_scales(optional(".weight_scale_inv") != nullptr ? ".weight_scale_inv" : ".weight_scale", out);
     return out;
+  }
+
+  // Packed integers are I32.
+  std::optional<QuantizedMatrix> mxfp4() const {
+    const TensorView* packed = optional(".weight_packed");
+    if (packed == nullptr || packed->dtype == Dtype::kI32) return std::nullopt;
+    constexpr std::int64_t kGroup = 32;
+    const bool fits = packed->dtype == Dtype::kU8 && packed->shape.size() == 2 && packed->shape[0] > 0 &&
+                      packed->shape[1] > 0 && packed->shape[1] < kMaxColumns / 2 &&
+                      packed->shape[1] % (kGroup / 2) == 0;
+    if (!fits) wrong(".weight_packed", *packed, "U8 [rows, columns / 2] of MXFP4, with columns in groups of 32");
+    QuantizedMatrix out;
+    out.type_ = QuantizedType::kE2m1;
+    out.bits_ = 4;
+    out.values_ = packed;
+    out.values_by_row_ = true;
+    out.n_ = packed->shape[0];
+    out.k_ = packed->shape[1] * 2;
+    out.group_size_ = kGroup;
+    out.scale_row_stride_ = out.k_ / kGroup;
+    out.scale_group_stride_ = 1;
+    out.scales_ = &matrix(".weight_scale", Dtype::kU8, "U8", out.n_, out.k_ / kGroup);
+    check_exponents(out);
+    return out;
+  }
+
+  // A product with MXFP4 has the bits of the product with its numbers in bf16, so they must be bf16 numbers. With a
+  // scale of 2^126 or more, some of a group's numbers are too large.
+  void check_exponents(const QuantizedMatrix& out) const {
+    constexpr std::uint8_t kNan = 255, kLargest = 252;
+    const auto* const bytes = reinterpret_cast<const std::uint8_t*>(out.scales_->bytes.data());
+    const std::int64_t groups = out.k_ / out.group_size_;
+    const std::int64_t at =
+        std::find_if(bytes, bytes + out.n_ * groups, [](std::uint8_t e) { return e > kLargest; }) - bytes;
+    if (at == out.n_ * groups) return;
+    const std::string place = fmt::format("{}: tensor {}.weight_scale: the scale of row {}, columns {} to {}", where_,
+                                          stem_, at / groups, at % groups * 32, at % groups * 32 + 31);
+    if (bytes[at] == kNan) {
+      fail("{} is NaN (255); the checkpoint is damaged: download it again, or use another one", place);
+    }
+    fail(
+        "{} is 2^{} ({}): its numbers exceed bf16, which ends at 2^128, and would not be exact; use the checkpoint "
+        "that "
+        "it was made from",
+        place, bytes[at] - 127, bytes[at]);
   }
 
   void fp8_scales(const char* suffix, QuantizedMatrix& out) const {
@@ -343,8 +389,16 @@ std::uint8_t QuantizedMatrix::in_word(const TensorView& tensor, std::int64_t wor
 // Reads word by word, each row of the tensor from left to right, so that the file is read in order.
 void QuantizedMatrix::read_values(std::int64_t n0, std::int64_t n1, std::uint8_t* values) const {
   const std::int64_t per_word = 32 / bits_;
-  if (fp8_) {
+  if (type_ == QuantizedType::kE4m3) {
     std::memcpy(values, values_->bytes.data() + n0 * k_, static_cast<std::size_t>((n1 - n0) * k_));
+    return;
+  }
+  if (type_ == QuantizedType::kE2m1) {
+    const auto* const bytes = reinterpret_cast<const std::uint8_t*>(values_->bytes.data()) + n0 * (k_ / 2);
+    for (std::int64_t i = 0; i < (n1 - n0) * (k_ / 2); ++i) {
+      values[2 * i] = bytes[i] & 15;
+      values[2 * i + 1] = bytes[i] >> 4;
+    }
     return;
   }
   const auto put = [&](std::int64_t n, std::int64_t k, std::uint8_t value) {
@@ -395,6 +449,10 @@ std::uint8_t QuantizedMatrix::zero(std::int64_t n, std::int64_t g) const {
 }
 
 float QuantizedMatrix::scale(std::int64_t n, std::int64_t g) const {
+  if (type_ == QuantizedType::kE2m1) {
+    const std::uint32_t exponent = element<std::uint8_t>(*scales_, n * scale_row_stride_ + g);
+    return std::bit_cast<float>(exponent == 0 ? 1u << 22 : exponent << 23);  // 2^-127 is a denormal
+  }
   return float_element(*scales_, n / scale_rows_ * scale_row_stride_ + g * scale_group_stride_);
 }
 
@@ -404,7 +462,7 @@ void QuantizedMatrix::read(std::int64_t n0, std::int64_t n1, std::uint8_t* value
   for (std::int64_t n = n0; n < n1; ++n) {
     for (std::int64_t g = 0; g < groups(); ++g) {
       *scales++ = scale(n, g);
-      if (!fp8_) *zeros++ = zero(n, g);
+      if (type_ == QuantizedType::kInteger) *zeros++ = zero(n, g);
     }
   }
 }

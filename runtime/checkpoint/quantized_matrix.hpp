@@ -1,7 +1,8 @@
 // runtime/checkpoint/quantized_matrix.hpp: reads a matrix of a quantised checkpoint in any of the supported formats, as
 // rows of values, scales and zero points:
 //   w[n, order[j]] = scale[n, g] * (value[n, j] - zero[n, g]),  g = j / group_size
-//   w[n, j]        = scale[n, g] * value[n, j]                  for E4M3, which has no zero points and no order
+//   w[n, j]        = scale[n, g] * value[n, j]                  for E4M3 and E2M1, which have no zero points and no
+//   order
 // The tensors of "P.weight" with their shapes, by format. A word of 32 bits holds W = 32 / bits values, lowest bits
 // first:
 //   gptq        P.qweight i32 [K/W, N], word = W neighbouring k; P.qzeros i32 [groups, N/W], word = W neighbouring n;
@@ -17,9 +18,11 @@
 //   a
 //               factor in spite of the name: [1] or no dimension (tensor), [N] or [N, 1] (channel), or [ceil(N/128),
 //               ceil(K/128)] (block)
+//   compressed-tensors, MXFP4   P.weight_packed u8 [N, K/2], a byte = two neighbouring k in E2M1, lowest bits first;
+//               P.weight_scale u8 [N, K/32], E8M0: 2^(byte - 127), 255: NaN
 // Checked against excerpts of public code: packing and unpacking in QuantLinear (gptq; its zero points wrap around),
-// pack_awq and unpack_awq, and compressed-tensors' PackedQuantizationCompressor. Not checked against vLLM's loaders,
-// nor against a released checkpoint.
+// pack_awq and unpack_awq, compressed-tensors' PackedQuantizationCompressor and MXFP4PackedCompressor, and vLLM's
+// CompressedTensorsW4A16Mxfp4. Not checked against vLLM's other loaders, nor against a released checkpoint.
 #pragma once
 
 #include <cstdint>
@@ -45,11 +48,12 @@ class QuantizedMatrix {
   std::int64_t rows() const { return n_; }
   std::int64_t columns() const { return k_; }
   int bits() const { return bits_; }
-  bool fp8() const { return fp8_; }                                  // values are the bits of E4M3 numbers
+  QuantizedType type() const { return type_; }                       // values of E4M3 and E2M1 are the numbers' bits
   std::int64_t group_size() const { return group_size_; }            // columns() if a row is one group
   const std::vector<std::int32_t>& order() const { return order_; }  // empty: 0, 1, 2, ..
 
-  // Reads rows [n0, n1): values [n1 - n0, K], scales and zeros [n1 - n0, groups]. E4M3 leaves zeros as they are.
+  // Reads rows [n0, n1): values [n1 - n0, K], scales and zeros [n1 - n0, groups]. E4M3 and E2M1 leave zeros as they
+  // are.
   // Thread-safe.
   void read(std::int64_t n0, std::int64_t n1, std::uint8_t* values, float* scales, std::uint8_t* zeros) const;
 
@@ -71,7 +75,7 @@ class QuantizedMatrix {
 
   std::int64_t n_ = 0, k_ = 0;
   int bits_ = 0;
-  bool fp8_ = false;
+  QuantizedType type_ = QuantizedType::kInteger;
   std::int64_t group_size_ = 0;
   std::vector<std::int32_t> order_;      // column j of the values is column order_[j] of the matrix
   std::vector<std::int32_t> positions_;  // the inverse of order_

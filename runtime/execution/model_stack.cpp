@@ -29,6 +29,12 @@ mortise_status memory_info(const DevicePart& device, std::uint64_t& free_bytes, 
                                                           &total_bytes);
 }
 
+std::string weight_type_name(const mortise_model_dims& dims) {
+  return dims.weight_type == MORTISE_F8_E4M3   ? "fp8"
+         : dims.weight_type == MORTISE_F4_E2M1 ? "mxfp4"
+                                               : fmt::format("int{}", dims.weight_bits);
+}
+
 }  // namespace
 
 std::int32_t kv_dtype(KvDtype wanted, const mortise_model_dims& dims) {
@@ -263,8 +269,7 @@ const mortise_weight_cache_table* ModelStack::open_weight_cache() {
   const std::string folder = checkpoint().folder().string();
   std::string format = dtype_name(dims().dtype);
   if (dims().weight_bits != 0) {
-    format += fmt::format("-{}{}-{}", dims().weight_type == MORTISE_F8_E4M3 ? "fp" : "int", dims().weight_bits,
-                          dims().weight_group_size);
+    format += fmt::format("-{}-{}", weight_type_name(dims()), dims().weight_group_size);
   }
   mortise_weight_cache_args args{};
   args.struct_size = sizeof args;
@@ -288,7 +293,9 @@ void ModelStack::name_tuning_folder() {
 
 // Tells once if the checkpoint has scales that nothing here uses: activations and KV are not in FP8.
 void ModelStack::tell_unused_scales() const {
-  if (!checkpoint().config().quantization || !checkpoint().config().quantization->fp8) return;
+  if (!checkpoint().config().quantization || checkpoint().config().quantization->type != QuantizedType::kE4m3) {
+    return;
+  }
   for (const auto& [name, view] : checkpoint().tensors()) {
     if (!name.ends_with(".input_scale") && !name.ends_with(".k_scale") && !name.ends_with(".v_scale")) continue;
     spdlog::info("{}: scales for activations and KV ({}, ...) are not used: only weights are in FP8",
@@ -367,16 +374,17 @@ const char* dtype_name(std::int32_t dtype) {
   return dtype == MORTISE_BF16 ? "bf16" : dtype == MORTISE_I8 ? "int8" : dtype == MORTISE_F8_E4M3 ? "fp8" : "f32";
 }
 
-// Returns "bf16", "int8", "int4 in groups of 64", "fp8 in groups of 128".
+// Returns "bf16", "int8", "int4 in groups of 64", "fp8 in groups of 128", "mxfp4".
 std::string weight_format(const mortise_model_dims& dims) {
   if (dims.weight_bits == 0) return dtype_name(dims.dtype);
-  const std::string bits =
-      dims.weight_type == MORTISE_F8_E4M3 ? std::string("fp8") : fmt::format("int{}", dims.weight_bits);
-  return dims.weight_group_size == 0 ? bits : fmt::format("{} in groups of {}", bits, dims.weight_group_size);
+  const std::string type = weight_type_name(dims);
+  // MXFP4 has no other groups.
+  const bool grouped = dims.weight_group_size != 0 && dims.weight_type != MORTISE_F4_E2M1;
+  return grouped ? fmt::format("{} in groups of {}", type, dims.weight_group_size) : type;
 }
 
 std::int32_t weight_class(const mortise_model_dims& dims) {
-  return dims.weight_type == MORTISE_F8_E4M3 ? MORTISE_F8_E4M3 : MORTISE_I8;
+  return dims.weight_type != 0 ? dims.weight_type : MORTISE_I8;
 }
 
 }  // namespace mortise

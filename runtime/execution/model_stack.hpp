@@ -146,7 +146,7 @@ std::uint64_t vocabulary_hash(const Tokenizer& tokenizer);
 std::int32_t kv_dtype(KvDtype wanted, const mortise_model_dims& dims);
 // Returns the name of a type: "bf16", "f32", "int8", "fp8".
 const char* dtype_name(std::int32_t dtype);
-// Describes how weights are stored: "bf16", "int8", "int4 in groups of 64", "fp8 in groups of 128".
+// Describes how weights are stored: "bf16", "int8", "int4 in groups of 64", "fp8 in groups of 128", "mxfp4".
 std::string weight_format(const mortise_model_dims& dims);
 // The type whose numerics id says how a device multiplies by the quantised weights. REQUIRES: dims.weight_bits != 0.
 std::int32_t weight_class(const mortise_model_dims& dims);

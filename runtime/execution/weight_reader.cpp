@@ -30,6 +30,18 @@ std::int32_t abi_dtype(Dtype dtype) {
   }
 }
 
+std::int32_t abi_type(QuantizedType type) {
+  switch (type) {
+    case QuantizedType::kE4m3:
+      return MORTISE_F8_E4M3;
+    case QuantizedType::kE2m1:
+      return MORTISE_F4_E2M1;
+    case QuantizedType::kInteger:
+      break;
+  }
+  return 0;
+}
+
 void read_quantized_rows(void* context, std::int64_t n0, std::int64_t n1, std::uint8_t* values, float* scales,
                          std::uint8_t* zeros) {
   static_cast<const QuantizedMatrix*>(context)->read(n0, n1, values, scales, zeros);
@@ -45,11 +57,12 @@ std::uint64_t prepared_bytes(const TensorView& view, const mortise_model_dims& d
   const std::uint64_t count = view.bytes.size() / dtype_size(view.dtype);
   const bool layer = view.shape.size() == 2 && view.shape[0] != dims.vocab_size;
   if (dims.weight_bits == 0 || !layer) return count * element_bytes;
-  constexpr std::uint64_t kGroupBytes = 5;  // a scale and a zero point
+  // A scale and a zero point, or an exponent.
+  const std::uint64_t group_bytes = dims.weight_type == MORTISE_F4_E2M1 ? 1 : 5;
   const auto rows = static_cast<std::uint64_t>(view.shape[0]), columns = static_cast<std::uint64_t>(view.shape[1]);
   const auto group = dims.weight_group_size == 0 ? columns : static_cast<std::uint64_t>(dims.weight_group_size);
   return count * static_cast<std::uint64_t>(dims.weight_bits) / 8 +
-         rows * ((columns + group - 1) / group) * kGroupBytes;
+         rows * ((columns + group - 1) / group) * group_bytes;
 }
 
 }  // namespace
@@ -90,7 +103,7 @@ mortise_status WeightReader::get_quantized(void* context, mortise_string_view na
     result.k = kept.columns();
     result.bits = kept.bits();
     result.group_size = static_cast<std::int32_t>(kept.group_size());
-    result.value_type = kept.fp8() ? MORTISE_F8_E4M3 : 0;
+    result.value_type = abi_type(kept.type());
     result.order = kept.order().empty() ? nullptr : kept.order().data();
     result.context = const_cast<QuantizedMatrix*>(&kept);
     result.read = read_quantized_rows;

@@ -1,22 +1,23 @@
 #!/usr/bin/env python3
 """Writes tests/golden/quantized: one matrix in each layout that quantised checkpoints come in, and what it stands for.
 
-usage: make_quantized.py      (needs numpy alone: python3 -m venv venv && venv/bin/pip install numpy)
+usage: make_quantized.py      (needs numpy and ml_dtypes: python3 -m venv venv && venv/bin/pip install numpy ml_dtypes)
 
 Each folder is a checkpoint of one matrix "p.weight" [N, K], packed here by the rules of the library that defines the
 layout (named at each function), and "expected.safetensors": w f64 [N, K], the dequantised matrix; x f64 [4, K]; and y f64
-[4, N] = x w^T, all computed in double from the integers that were drawn, before any packing. Seeded: the same files each
-time."""
+[4, N] = x w^T, all computed in double from the integers that were drawn, before any packing. The numbers of MXFP4 are those of
+ml_dtypes. Seeded: the same files each time."""
 
 import json
 import struct
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 
 OUT = Path(__file__).resolve().parent / "quantized"
-TYPES = {"uint8": "F8_E4M3", "int8": "I8", "int32": "I32", "int64": "I64", "float16": "F16", "float32": "F32", "float64": "F64",
-         "uint16": "BF16"}  # uint16: the bits of bfloat16; uint8: those of E4M3
+TYPES = {"uint8": "F8_E4M3", "bool": "U8", "int8": "I8", "int32": "I32", "int64": "I64", "float16": "F16", "float32": "F32", "float64": "F64",
+         "uint16": "BF16"}  # uint16: the bits of bfloat16; uint8: those of E4M3; bool: bytes
 
 
 def write_safetensors(path, tensors):
@@ -163,6 +164,22 @@ def fp8(rng, n, k, strategy, method, scale_type=np.float32):
     return config, tensors, w
 
 
+def mxfp4(rng, n, k, activations):
+    """compressed-tensors MXFP4PackedCompressor: weight_packed [N, K / 2], the first of two neighbours in the lower half of a
+    byte, and weight_scale [N, K / 32], E8M0. The last rows have small and large scales."""
+    bits = rng.integers(0, 16, (n, k)).astype(np.uint8)
+    exponents = rng.integers(116, 124, (n, k // 32)).astype(np.uint8)
+    exponents[-2], exponents[-1] = 5, 240
+    numbers = bits.view(ml_dtypes.float4_e2m1fn).astype(np.float64)
+    w = np.repeat(exponents.view(ml_dtypes.float8_e8m0fnu).astype(np.float64), 32, 1) * numbers
+    args = {"num_bits": 4, "type": "float", "symmetric": True, "strategy": "group", "group_size": 32, "scale_dtype": "torch.uint8"}
+    config = {"quant_method": "compressed-tensors", "format": "mxfp4-pack-quantized", "quantization_status": "compressed",
+              "ignore": ["lm_head"], "config_groups": {"group_0": {"targets": ["Linear"], "weights": args | {"dynamic": False},
+                  "input_activations": args | {"dynamic": True} if activations else None, "output_activations": None}}}
+    packed = bits[:, 0::2] | bits[:, 1::2] << 4
+    return config, {"p.weight_packed": packed.view(bool), "p.weight_scale": exponents.view(bool)}, w
+
+
 CASES = {
     "gptq4_sym": lambda rng: gptq(rng, 24, 128, 4, 32, sym=True),
     "gptq4_act_order": lambda rng: gptq(rng, 40, 192, 4, 64, sym=False, act_order=True),
@@ -183,6 +200,8 @@ CASES = {
     "fp8_compressed_tensor": lambda rng: fp8(rng, 13, 40, "tensor", "compressed-tensors"),
     "fp8_compressed_channel": lambda rng: fp8(rng, 17, 130, "channel", "compressed-tensors", None),
     "fp8_compressed_block": lambda rng: fp8(rng, 129, 257, "block", "compressed-tensors", None),
+    "mxfp4_w4a16": lambda rng: mxfp4(rng, 21, 96, activations=False),
+    "mxfp4_w4a4": lambda rng: mxfp4(rng, 18, 160, activations=True),
 }
 
 

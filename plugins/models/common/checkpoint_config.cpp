@@ -42,14 +42,17 @@ int32_t checkpoint_dtype(const ConfigSection& config) {
   unsupported("dtype '" + dtype + "' is not one of bfloat16, float16, float32");
 }
 
+static int32_t value_type_of(const std::string& type) {
+  return type == "fp8" ? MORTISE_F8_E4M3 : type == "mxfp4" ? MORTISE_F4_E2M1 : 0;
+}
+
 Quantization checkpoint_quantization(const ConfigSection& config) {
   const json* object = config.find("quantization_config");
   if (object == nullptr) return {};
   if (!object->is_object()) config.fail("quantization_config", "an object");
   const ConfigSection section(*object, "quantization_config.");
   return {static_cast<int32_t>(section.integer("bits", 4, 8)),
-          static_cast<int32_t>(section.integer("group_size", 0, kMaxSize)),
-          section.text("type", "int") == "fp8" ? static_cast<int32_t>(MORTISE_F8_E4M3) : 0};
+          static_cast<int32_t>(section.integer("group_size", 0, kMaxSize)), value_type_of(section.text("type", "int"))};
 }
 
 int32_t activation_of(const ConfigSection& config, const char* key, const char* absent) {

@@ -5,6 +5,7 @@ namespace {
 
 // With 4 bits a group costs 5 bytes more; docs/numerics.md gives the loss of each size.
 constexpr int32_t kDefaultGroupSize = 64;
+constexpr int32_t kMxfp4GroupSize = 32;
 
 int32_t compute_dtype(const Options& options, int32_t checkpoint_dtype) {
   const std::string dtype = options.get<std::string>("dtype");
@@ -25,6 +26,7 @@ WeightFormat weight_format(const Options& options, const Quantization& quantizat
   }
   if (weights == "int8") return {dtype, 8, 0, 0};
   if (weights == "fp8") return {dtype, 8, 0, MORTISE_F8_E4M3};
+  if (weights == "mxfp4") return {dtype, 4, kMxfp4GroupSize, MORTISE_F4_E2M1};
   return {dtype, 4, options.has("group_size") ? options.get<int32_t>("group_size") : kDefaultGroupSize, 0};
 }
 
@@ -70,12 +72,12 @@ void require_numerics(const DeviceRef& device, const mortise_model_dims& dims) {
                       (bf16 ? "bf16; set dtype = \"f32\""
                             : "f32; set dtype = \"bf16\", which rounds the weights of f32 and f16 checkpoints"));
   }
-  const bool fp8 = dims.weight_type == MORTISE_F8_E4M3;
-  if (dims.weight_bits != 0 &&
-      device.table->numerics_id(device.device, fp8 ? MORTISE_F8_E4M3 : MORTISE_I8) == nullptr) {
+  const int32_t type = dims.weight_type == 0 ? MORTISE_I8 : dims.weight_type;
+  if (dims.weight_bits != 0 && device.table->numerics_id(device.device, type) == nullptr) {
+    const char* const name = type == MORTISE_F8_E4M3 ? "FP8" : type == MORTISE_F4_E2M1 ? "MXFP4" : "quantised";
     throw Failure(MORTISE_FAILED_PRECONDITION, "weights",
-                  std::string("the device cannot multiply by ") + (fp8 ? "FP8" : "quantised") +
-                      " weights; use a checkpoint in bf16, f16 or f32, and leave " + "`weights` out");
+                  std::string("the device cannot multiply by ") + name +
+                      " weights; use a checkpoint in bf16, f16 or f32, and leave `weights` out");
   }
 }
 

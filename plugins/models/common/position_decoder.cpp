@@ -44,7 +44,7 @@ PositionDecoder::Weights PositionDecoder::load_weights(const WeightLoader& loade
   const auto found = std::find_if(names_.prefixes.begin(), names_.prefixes.end(), named);
   const std::string prefix = found == names_.prefixes.end() ? names_.prefixes.front() : *found;
 
-  const bool shared = config_.tied_embeddings && format_.bits == 0;
+  const bool shared = config_.tied_embeddings && format_.head_in_dtype();
   const CheckpointTensor embedding = {prefix + names_.embedding, config_.vocab_size};
   Weights weights;
   weights.embedding = loader.embedding(embedding, config_.embedding_size, shared);

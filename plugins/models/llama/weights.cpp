@@ -34,7 +34,7 @@ LayerWeights load_layer(const Config& config, const WeightLoader& loader, const 
 Weights load_weights(const Config& config, const WeightFormat& format, DeviceRef device,
                      const mortise_weight_reader& reader) {
   const WeightLoader loader(format, device, reader);
-  const bool shared = config.tied_embeddings && format.bits == 0;
+  const bool shared = config.tied_embeddings && format.head_in_dtype();
   const CheckpointTensor embedding = {"model.embed_tokens.weight", config.vocab_size};
   Weights weights;
   weights.embedding = loader.embedding(embedding, config.hidden_size, shared);

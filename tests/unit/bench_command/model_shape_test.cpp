@@ -45,11 +45,12 @@ TEST(BenchShape, ADraftModelHasTheTargetsVocabulary) {
 TEST(BenchShape, DeviceBytesCountATiedHeadOnceUnlessItBecomesIntegers) {
   const std::uint64_t embedding = std::uint64_t{128256} * 2048,
                       body = 1'235'746'816 - 128256ull * 2048;  // without 67,584 of norms
-  EXPECT_EQ(device_bytes_of(model_shape("1b"), 16, 16), 2 * (body + embedding));
-  EXPECT_EQ(device_bytes_of(model_shape("1b"), 8, 16), body + 3 * embedding);
-  EXPECT_EQ(device_bytes_of(model_shape("1b"), 4, 16), body / 2 + 3 * embedding);
-  EXPECT_EQ(device_bytes_of(model_shape("1b"), 32, 32), 4 * (body + embedding));
-  EXPECT_EQ(device_bytes_of(model_shape("tiny"), 16, 16) / 2 + 13 * 288, num_parameters(model_shape("tiny")));  // norms
+  EXPECT_EQ(device_bytes_of(model_shape("1b"), 16, 16, 16), 2 * (body + embedding));
+  EXPECT_EQ(device_bytes_of(model_shape("1b"), 8, 8, 16), body + 3 * embedding);
+  EXPECT_EQ(device_bytes_of(model_shape("1b"), 4, 8, 16), body / 2 + 3 * embedding);
+  EXPECT_EQ(device_bytes_of(model_shape("1b"), 32, 32, 32), 4 * (body + embedding));
+  EXPECT_EQ(device_bytes_of(model_shape("tiny"), 16, 16, 16) / 2 + 13 * 288,
+            num_parameters(model_shape("tiny")));  // norms
 }
 
 TEST(BenchShape, AShapeThatDoesNotFitTheMemoryIsRefusedBeforeItIsMade) {
@@ -65,7 +66,7 @@ TEST(BenchShape, AShapeThatDoesNotFitTheMemoryIsRefusedBeforeItIsMade) {
             "model.weights=int4");
   EXPECT_EQ(error({{"weights", "int4"}}, 4),
             "--shape 8b: its weights take 4.7 GiB, and 4.0 GiB of memory are free; use a smaller shape");
-  EXPECT_EQ(check_fits_memory(shape, {{"weights", "int8"}}, std::uint64_t{9} << 30), device_bytes_of(shape, 8, 16));
+  EXPECT_EQ(check_fits_memory(shape, {{"weights", "int8"}}, std::uint64_t{9} << 30), device_bytes_of(shape, 8, 8, 16));
   EXPECT_EQ(error_of([&] { check_draft_fits_memory(shape, std::uint64_t{3} << 30); }),
             "--draft-shape 8b: its weights take 15.0 GiB, and 3.0 GiB of memory are free beside the target's; use a "
             "smaller shape");

@@ -53,6 +53,13 @@ json float_quantized(const char* strategy) {
   return changed(compressed(weights, activations), "format", "float-quantized");
 }
 
+const json kMxfp4Weights = {
+    {"num_bits", 4}, {"type", "float"}, {"symmetric", true}, {"strategy", "group"}, {"group_size", 32}};
+
+json mxfp4(const json& weights, const json& activations = nullptr) {
+  return changed(compressed(weights, activations), "format", "mxfp4-pack-quantized");
+}
+
 TEST(Quantization, AFloatCheckpointHasNone) {
   json config = {{"model_type", "llama"}, {"quantization_config", nullptr}};
   EXPECT_EQ(normalise_quantization(config, "config.json"), std::nullopt);
@@ -85,7 +92,7 @@ TEST(Quantization, ReadsTheThreeLayouts) {
 TEST(Quantization, ReadsFp8) {
   const auto blocks = read(kFp8);
   EXPECT_EQ(blocks->layout, QuantizedLayout::kFp8);
-  EXPECT_TRUE(blocks->fp8);
+  EXPECT_EQ(blocks->type, QuantizedType::kE4m3);
   EXPECT_EQ(blocks->bits, 8);
   EXPECT_EQ(blocks->group_size, 128);
   EXPECT_EQ(read({{"quant_method", "fp8"}, {"activation_scheme", "static"}})->group_size, 0);
@@ -93,20 +100,42 @@ TEST(Quantization, ReadsFp8) {
   for (const char* strategy : {"tensor", "channel"}) {
     const auto config = read(float_quantized(strategy));
     EXPECT_EQ(config->layout, QuantizedLayout::kCompressedTensors);
-    EXPECT_TRUE(config->fp8);
+    EXPECT_EQ(config->type, QuantizedType::kE4m3);
     EXPECT_EQ(config->group_size, 0);
   }
-  EXPECT_FALSE(read(compressed(kWeights))->fp8);
+  EXPECT_EQ(read(compressed(kWeights))->type, QuantizedType::kInteger);
   json config = with_quantization(kFp8);
   normalise_quantization(config, "config.json");
   EXPECT_EQ(config["quantization_config"],
             json({{"quant_method", "fp8"}, {"bits", 8}, {"group_size", 128}, {"type", "fp8"}}));
 }
 
+TEST(Quantization, ReadsMxfp4WithAndWithoutActivations) {
+  for (const json& activations : {json(nullptr), changed(kMxfp4Weights, "dynamic", true)}) {
+    const auto config = read(mxfp4(kMxfp4Weights, activations));
+    EXPECT_EQ(config->layout, QuantizedLayout::kCompressedTensors);
+    EXPECT_EQ(config->type, QuantizedType::kE2m1);
+    EXPECT_EQ(config->bits, 4);
+    EXPECT_EQ(config->group_size, 32);
+  }
+  json config = with_quantization(mxfp4(kMxfp4Weights));
+  normalise_quantization(config, "config.json");
+  EXPECT_EQ(config["quantization_config"],
+            json({{"quant_method", "compressed-tensors"}, {"bits", 4}, {"group_size", 32}, {"type", "mxfp4"}}));
+}
+
+TEST(Quantization, RefusesGptOssByName) {
+  EXPECT_THAT(
+      error_for({{"quant_method", "mxfp4"}, {"modules_to_not_convert", json::array()}}),
+      HasSubstr("quantization_config.quant_method is 'mxfp4', the format of gpt-oss, whose matrices are those of "
+                "experts; mixtures of experts are not served; use a dense model"));
+}
+
 TEST(Quantization, RefusesAnythingElseAndSaysWhatIsSupported) {
   constexpr const char* kAll =
       "supported are gptq (4 or 8 bits), awq (version gemm, 4 bits), compressed-tensors "
-      "(pack-quantized or int-quantized, 4 or 8 bits; float-quantized, 8 bits) and fp8 (E4M3, per tensor or in blocks";
+      "(pack-quantized or int-quantized, 4 or 8 bits; float-quantized, 8 bits; mxfp4-pack-quantized) and fp8 (E4M3, "
+      "per";
   EXPECT_THAT(error_for({{"quant_method", "bitsandbytes"}}),
               HasSubstr(R"(config.json: quantization_config.quant_method is '"bitsandbytes"')"));
   const std::vector<std::pair<json, const char*>> cases = {
@@ -130,6 +159,13 @@ TEST(Quantization, RefusesAnythingElseAndSaysWhatIsSupported) {
        "group_0.weights.block_structure"},
       {changed(compressed(changed(kFloatWeights, "num_bits", 4)), "format", "float-quantized"),
        "group_0.weights.num_bits"},
+      {mxfp4(changed(kMxfp4Weights, "type", "int")), "group_0.weights.type"},
+      {mxfp4(changed(kMxfp4Weights, "num_bits", 8)), "group_0.weights.num_bits"},
+      {mxfp4(changed(kMxfp4Weights, "strategy", "channel")), "group_0.weights.strategy"},
+      {mxfp4(changed(kMxfp4Weights, "group_size", 16)), "group_0.weights.group_size"},
+      {mxfp4(changed(kMxfp4Weights, "dynamic", true)), "group_0.weights.dynamic"},
+      {mxfp4(kMxfp4Weights, {{"num_bits", 8}, {"type", "float"}}), "group_0.input_activations.num_bits"},
+      {mxfp4(kMxfp4Weights, {{"num_bits", 4}, {"type", "int"}}), "group_0.input_activations.type"},
       {changed(compressed(kWeights), "config_groups", json::object()), "config_groups"},
       {changed(compressed(kWeights), "transform_config", {{"config_groups", 1}}), "transform_config"},
       {changed(compressed(kWeights), "sparsity_config", {{"format", "sparse-24-bitmask"}}), "sparsity_config"},

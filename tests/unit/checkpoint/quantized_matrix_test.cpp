@@ -11,8 +11,10 @@
 #include "checkpoint/checkpoint.hpp"
 #include "folder_test.hpp"
 #include "kernels/cpu/isa.hpp"
+#include "kernels/cpu/reference/linear.hpp"
 #include "kernels/cpu/reference/linear_fp8.hpp"
 #include "kernels/cpu/reference/linear_int.hpp"
+#include "kernels/cpu/reference/linear_mxfp4.hpp"
 
 namespace mortise::test {
 namespace {
@@ -26,6 +28,11 @@ std::vector<double> doubles(const SafetensorsFile& file, const char* name) {
   std::vector<double> values(view.bytes.size() / sizeof(double));
   std::memcpy(values.data(), view.bytes.data(), view.bytes.size());
   return values;
+}
+
+double number_of_e2m1(std::uint8_t bits) {
+  constexpr double kNumbers[8] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
+  return bits < 8 ? kNumbers[bits] : -kNumbers[bits - 8];
 }
 
 // Returns the weights [N, K] that the matrix stands for. Reads it in two pieces, as threads do.
@@ -43,8 +50,10 @@ std::vector<double> dequantized(const QuantizedMatrix& matrix) {
     for (std::size_t j = 0; j < k; ++j) {
       const std::size_t column = matrix.order().empty() ? j : static_cast<std::size_t>(matrix.order()[j]);
       const std::size_t g = i * groups + j / group;
-      const double value =
-          matrix.fp8() ? double{cpu::reference::from_e4m3(values[i * k + j])} : double{values[i * k + j]} - zeros[g];
+      const std::uint8_t bits = values[i * k + j];
+      const double value = matrix.type() == QuantizedType::kE4m3   ? double{cpu::reference::from_e4m3(bits)}
+                           : matrix.type() == QuantizedType::kE2m1 ? number_of_e2m1(bits)
+                                                                   : double{bits} - zeros[g];
       w[i * k + column] = double{scales[g]} * value;
     }
   }
@@ -85,6 +94,20 @@ std::vector<float> fp8_product(const QuantizedMatrix& matrix, const std::vector<
   return product;
 }
 
+// The same for MXFP4, whose product is that of the widened weights.
+std::vector<float> mxfp4_product(const QuantizedMatrix& matrix, const std::vector<double>& x) {
+  const auto n = static_cast<std::size_t>(matrix.rows()), k = static_cast<std::size_t>(matrix.columns());
+  std::vector<float> scales(n * (k / 32)), w;
+  cpu::reference::Mxfp4Weight weight = {n, k, std::vector<std::uint8_t>(n * k), {}};
+  matrix.read(0, matrix.rows(), weight.values.data(), scales.data(), nullptr);
+  for (const float scale : scales) weight.exponents.push_back(static_cast<std::uint8_t>(std::ilogb(scale) + 127));
+  for (const cpu::Bf16 value : cpu::reference::widen_mxfp4(weight)) w.push_back(cpu::bf16_to_float(value));
+  const std::vector<float> rows(x.begin(), x.end());
+  std::vector<float> product(rows.size() / k * n);
+  cpu::reference::linear_f32(rows.data(), w.data(), nullptr, product.data(), rows.size() / k, n, k);
+  return product;
+}
+
 // The specified arithmetic on what was read, against the product that numpy computed in double: only the rounding of x
 // to int8 (for integers) and f32 are between them.
 TEST_P(QuantizedGolden, ItsProductIsThatOfTheDequantizedMatrix) {
@@ -97,8 +120,10 @@ TEST_P(QuantizedGolden, ItsProductIsThatOfTheDequantizedMatrix) {
   const auto n = static_cast<std::size_t>(matrix->rows()), k = static_cast<std::size_t>(matrix->columns());
   const auto group = static_cast<std::size_t>(matrix->group_size()), groups = (k + group - 1) / group;
   std::vector<float> product(4 * n);
-  if (matrix->fp8()) {
+  if (matrix->type() == QuantizedType::kE4m3) {
     product = fp8_product(*matrix, x);
+  } else if (matrix->type() == QuantizedType::kE2m1) {
+    product = mxfp4_product(*matrix, x);
   } else {
     cpu::reference::IntWeight weight = {n, k, group, {}, {}, {}, matrix->order()};
     weight.values.resize(n * k), weight.scales.resize(n * groups), weight.zeros.resize(n * groups);
@@ -112,14 +137,14 @@ TEST_P(QuantizedGolden, ItsProductIsThatOfTheDequantizedMatrix) {
     for (std::size_t c = 0; c < n; ++c) {
       double weights = 0;
       for (std::size_t j = 0; j < k; ++j) weights += std::fabs(w[c * k + j]);
-      const double rounding = matrix->fp8() ? 0 : most / 254;  // of x to int8
+      const double rounding = matrix->type() != QuantizedType::kInteger ? 0 : most / 254;  // of x to int8
       EXPECT_NEAR(product[i * n + c], y[i * n + c], (rounding + most * 0x1p-18) * weights);
     }
   }
 }
 
 TEST(QuantizedGoldens, AreAllThere) {
-  EXPECT_GE(golden_names().size(), 19u);  // fewer: a layout is no longer tested
+  EXPECT_GE(golden_names().size(), 21u);  // fewer: a layout is no longer tested
 }
 
 // A checkpoint of one matrix, of which a test breaks a tensor.
@@ -199,6 +224,36 @@ TEST_F(QuantizedFile, AnFp8MatrixIsCheckedAgainstItsScales) {
   infinite.bytes[3 * 4 + 2] = static_cast<char>(0x80), infinite.bytes[3 * 4 + 3] = 0x7f;
   EXPECT_THAT(error_for(section, {weight, infinite}),
               HasSubstr("tensor p.weight_scale_inv: scale 3 is not finite; the checkpoint is damaged"));
+}
+
+TEST_F(QuantizedFile, AnMxfp4MatrixIsCheckedAgainstItsScales) {
+  const std::string section =
+      R"({"quant_method": "compressed-tensors", "format": "mxfp4-pack-quantized", "config_groups": {"group_0": {"weights":
+          {"num_bits": 4, "type": "float", "strategy": "group", "group_size": 32}}}})";
+  const auto packed = tensor("p.weight_packed", "U8", {5, 48});
+  auto scale = tensor("p.weight_scale", "U8", {5, 3});
+  EXPECT_EQ(error_for(section, {packed, scale}), "");
+  EXPECT_EQ(error_for(section, {tensor("p.weight", "BF16", {5, 96})}), "");  // a module that is not converted
+  EXPECT_THAT(error_for(section, {packed}), HasSubstr("tensor p.weight_scale is missing"));
+  EXPECT_THAT(error_for(section, {packed, tensor("p.weight_scale", "U8", {5, 4})}),
+              HasSubstr("tensor p.weight_scale is U8 [5, 4]; expected U8 [5, 3]"));
+  EXPECT_THAT(error_for(section, {packed, tensor("p.weight_scale", "BF16", {5, 3})}),
+              HasSubstr("tensor p.weight_scale is BF16 [5, 3]; expected U8 [5, 3]"));
+  for (const std::vector<std::int64_t>& shape : {std::vector<std::int64_t>{5, 47}, {240}}) {
+    EXPECT_THAT(error_for(section, {tensor("p.weight_packed", "U8", shape), scale}),
+                HasSubstr("expected U8 [rows, columns / 2] of MXFP4, with columns in groups of 32"));
+  }
+  scale.bytes[10] = static_cast<char>(252);  // the largest: 6 * 2^125 is a bf16 number
+  EXPECT_EQ(error_for(section, {packed, scale}), "");
+  scale.bytes[10] = static_cast<char>(253);
+  EXPECT_THAT(
+      error_for(section, {packed, scale}),
+      HasSubstr("tensor p.weight_scale: the scale of row 3, columns 32 to 63 is 2^126 (253): its numbers exceed "
+                "bf16, which ends at 2^128, and would not be exact; use the checkpoint that it was made from"));
+  scale.bytes[7] = static_cast<char>(255);
+  EXPECT_THAT(error_for(section, {packed, scale}),
+              HasSubstr("tensor p.weight_scale: the scale of row 2, columns 32 to 63 is NaN (255); the checkpoint is "
+                        "damaged: download it again, or use another one"));
 }
 
 TEST_F(QuantizedFile, AnActOrderWithUnevenGroupsIsRefused) {
