@@ -1,4 +1,4 @@
-// Products of the device cuda alone, at the shapes of an 8B model: bf16 beside quantised and FP8 weights.
+// Products of the device cuda alone, at the shapes of an 8B model: bf16 beside quantised, FP8 and MXFP4 weights.
 //   cuda_linear_bench [SHAPE | FORMAT | ROWS ...]      default: all, at 1 8 32 256 4096 rows
 // A figure is the median time of one product in a graph of several over different weights, so that the L2 has none of
 // them, divided by their number; each product may begin before the one before has ended, as in a step.
@@ -33,19 +33,25 @@ void require(cudaError_t status, const char* what) {
 struct Format {
   const char* name;
   int bits, group;  // 0 bits: bf16
-  bool fp8 = false;
+  std::int32_t value_type = 0;
   double bytes_of(std::int64_t n, std::int64_t k) const {
     const double values = static_cast<double>(n) * static_cast<double>(k) * (bits == 0 ? 16 : bits) / 8;
     const double groups = bits == 0 ? 0 : group == 0 ? 1 : static_cast<double>(k) / group;
-    return values + static_cast<double>(n) * groups * (fp8 ? 4 : 5);
+    return values + static_cast<double>(n) * groups * (value_type == 0 ? 5 : value_type == MORTISE_F8_E4M3 ? 4 : 1);
   }
 };
 struct Shape {
   const char* name;
   std::int64_t n, k;
 };
-constexpr Format kFormats[] = {{"bf16", 0, 0},       {"int8", 8, 0},      {"int4-128", 4, 128},     {"int4-64", 4, 64},
-                               {"int8-128", 8, 128}, {"fp8", 8, 0, true}, {"fp8-128", 8, 128, true}};
+constexpr Format kFormats[] = {{"bf16", 0, 0},
+                               {"int8", 8, 0},
+                               {"int4-128", 4, 128},
+                               {"int4-64", 4, 64},
+                               {"int8-128", 8, 128},
+                               {"fp8", 8, 0, MORTISE_F8_E4M3},
+                               {"fp8-128", 8, 128, MORTISE_F8_E4M3},
+                               {"mxfp4", 4, 32, MORTISE_F4_E2M1}};
 constexpr Shape kShapes[] = {
     {"qkv", 6144, 4096}, {"o", 4096, 4096}, {"gate+up", 28672, 4096}, {"down", 4096, 14336}, {"head", 128256, 4096}};
 
@@ -77,10 +83,10 @@ class Gpu {
     source.group_size = format.group;
     source.num_parts = 1;
     source.parts = &pointer;
-    source.value_type = format.fp8 ? static_cast<std::int32_t>(MORTISE_F8_E4M3) : 0;
+    source.value_type = format.value_type;
     const mortise_quantized_matrix blocks = blocks_of(values, shape);
     const mortise_quantized_matrix* const quantized = &blocks;
-    if (format.fp8 && format.group != 0) source.quantized = &quantized;
+    if (format.value_type == MORTISE_F8_E4M3 && format.group != 0) source.quantized = &quantized;
     mortise_weight* weight = nullptr;
     check(table().prepare_weight(device(), &source, &weight, &error_));
     return weight;

@@ -1,5 +1,6 @@
 // runtime/conformance/device_state_cases.cpp: rules of a device beyond a single operation: bits of quantised products,
 // odd numbers, threads, other instances, reactivation, memory and tasks of other parts.
+#include <algorithm>
 #include <atomic>
 #include <exception>
 #include <fstream>
@@ -80,6 +81,25 @@ void int4_bits_are_right(Subject& subject) {
 }
 void fp8_bits_are_right(Subject& subject) {
   quantized_bits_are_right(subject, {0, 0, 8, 0, MORTISE_F8_E4M3}, MORTISE_F8_E4M3, "cpu-fp8/1", fp8_product);
+}
+
+// The id says that the bits are those of the device's own product of the widened weights, whatever class that has.
+void mxfp4_bits_are_right(Subject& subject) {
+  constexpr const char* kKnown = "mxfp4/1";
+  in_each_type(subject, [&](const DeviceBench& bench) {
+    require_class(bench, MORTISE_F4_E2M1, kKnown);
+    const Matrix w = bench.draw(kRows, kColumns, 2);
+    Matrix widened = w;
+    const FloatRows rows = mxfp4_rows(rows_of(w));
+    for (std::int64_t n = 0; n < kRows; ++n) std::ranges::copy(rows[static_cast<std::size_t>(n)], widened.row(n));
+    for (const std::int64_t m : {1, 5, 37, 300}) {
+      const Matrix x = bench.draw(m, kColumns, 2);
+      const Matrix expected =
+          multiplied(bench, prepare(bench.device, {MORTISE_WEIGHT_LINEAR, bench.dtype}, {widened}), x);
+      const WeightForm form = {MORTISE_WEIGHT_LINEAR, bench.dtype, 4, 32, MORTISE_F4_E2M1};
+      expect_equal(expected, multiplied(bench, prepare(bench.device, form, {w}), x), kKnown);
+    }
+  });
 }
 
 Matrix computed_sum(const DeviceBench& bench, const Matrix& a, const Matrix& b) {
@@ -220,6 +240,9 @@ constexpr Case kDeviceStateCases[] = {
      int4_bits_are_right, true},
     {"device.fp8_bits", "linear with weights made FP8 has the bits of cpu-fp8/1, if that is its id.", kOfDevice,
      fp8_bits_are_right, true},
+    {"device.mxfp4_bits",
+     "linear with weights made MXFP4 has the bits of linear with their numbers, if its id is mxfp4/1.", kOfDevice,
+     mxfp4_bits_are_right, true},
     {"device.odd_numbers", "add: infinities, NaN, denormals and zeros have the bits of the numerics id.", kOfDevice,
      odd_numbers_are_added, true},
     {"device.no_rows", "An operation on no rows succeeds and writes nothing.", kOfDevice, no_rows_are_no_work, true},

@@ -134,4 +134,28 @@ Product fp8_product(const FloatRows& weight) {
   };
 }
 
+FloatRows mxfp4_rows(const FloatRows& weight) {
+  constexpr std::size_t kGroup = 32;
+  constexpr float kNumbers[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
+  FloatRows rows = weight;
+  for (auto& row : rows) {
+    for (std::size_t begin = 0; begin < row.size(); begin += kGroup) {
+      const std::size_t end = std::min(begin + kGroup, row.size());
+      const float most = largest_magnitude(&row[begin], end - begin);
+      if (most == 0) continue;
+      const int exponent = std::max(std::ilogb(most) - 2, -127);
+      for (std::size_t j = begin; j < end; ++j) {
+        const float x = std::ldexp(std::fabs(row[j]), -exponent);
+        std::size_t best = 0;
+        for (std::size_t value = 1; value < 8; ++value) {
+          const float now = std::fabs(kNumbers[value] - x), before = std::fabs(kNumbers[best] - x);
+          if (now < before || (now == before && value % 2 == 0)) best = value;
+        }
+        row[j] = mortise_with_sign_of(std::ldexp(kNumbers[best], exponent), row[j]);
+      }
+    }
+  }
+  return rows;
+}
+
 }  // namespace mortise::conformance

@@ -1,5 +1,6 @@
 // runtime/conformance/quantized_product.hpp: products with weights that are quantised at load, as docs/numerics.md
-// specifies them: every bit of cpu-int8/1 and cpu-fp8/1.
+// specifies them: every bit of cpu-int8/1 and cpu-fp8/1, and the
+// weights of mxfp4/1.
 #pragma once
 
 #include <cstdint>
@@ -16,5 +17,8 @@ using Product = std::function<std::vector<float>(const std::vector<float>& x)>;
 Product int8_product(const FloatRows& weight);                           // one group a row
 Product int4_product(const FloatRows& weight, std::int32_t group_size);  // asymmetric groups
 Product fp8_product(const FloatRows& weight);                            // one scale a row
+
+// The numbers of weights that become MXFP4; finite, not denormal.
+FloatRows mxfp4_rows(const FloatRows& weight);
 
 }  // namespace mortise::conformance

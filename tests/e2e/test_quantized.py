@@ -11,7 +11,7 @@ import pytest
 from conftest import SOURCE
 
 HIDDEN, INTERMEDIATE, VOCAB, GROUP = 64, 128, 4096, 32
-TYPES = {"F32": "f", "I32": "i", "I64": "q", "I8": "b", "F8_E4M3": "B"}
+TYPES = {"F32": "f", "I32": "i", "I64": "q", "I8": "b", "F8_E4M3": "B", "U8": "B"}
 SHAPES = {"self_attn.q_proj": (64, 64), "self_attn.k_proj": (32, 64), "self_attn.v_proj": (32, 64), "self_attn.o_proj": (64, 64),
           "mlp.gate_proj": (128, 64), "mlp.up_proj": (128, 64), "mlp.down_proj": (64, 128)}
 WORDS = "Once upon a time there was a clever otter named Miro who lived near the hill".split()
@@ -87,6 +87,25 @@ def fp8(m, name):
             name + ".input_scale": ("F32", [1], [0.1])}
 
 
+class Mxfp4Matrix:
+    """E2M1 numbers with an E8M0 scale for 32 columns."""
+    NUMBERS = [0, 0.5, 1, 1.5, 2, 3, 4, 6]
+
+    def __init__(self, draw, n, k):
+        self.n, self.k = n, k
+        self.bits = [[draw.randrange(16) for _ in range(k)] for _ in range(n)]
+        self.exponent = [[draw.randrange(121, 124) for _ in range(k // 32)] for _ in range(n)]
+
+    def dequantized(self):
+        return [self.NUMBERS[b & 7] * (-1 if b & 8 else 1) * 2.0 ** (e[j // 32] - 127)
+                for row, e in zip(self.bits, self.exponent) for j, b in enumerate(row)]
+
+
+def mxfp4(m, name):
+    return {name + ".weight_packed": ("U8", [m.n, m.k // 2], [row[j] | row[j + 1] << 4 for row in m.bits for j in range(0, m.k, 2)]),
+            name + ".weight_scale": ("U8", [m.n, m.k // 32], sum(m.exponent, []))}
+
+
 def gptq(m, name):
     zeros = transposed([[z - 1 for z in row] for row in m.zero])
     columns = m.k * m.bits // 32
@@ -139,6 +158,9 @@ FP8_LAYOUTS = {
     "tensor": {"quant_method": "fp8", "activation_scheme": "static"},
     "channel": float_quantized("channel"),
 }
+MXFP4 = {"quant_method": "compressed-tensors", "format": "mxfp4-pack-quantized",
+         "config_groups": {"group_0": {"targets": ["Linear"], "weights": {"num_bits": 4, "type": "float", "strategy": "group",
+                                                                         "group_size": 32}}}}
 LAYOUTS = {
     "gptq4": (gptq, 4, False, {"quant_method": "gptq", "bits": 4, "group_size": GROUP, "desc_act": False, "sym": False}),
     "gptq4_act_order": (gptq, 4, True, {"quant_method": "gptq", "bits": 4, "group_size": GROUP, "desc_act": True, "sym": False}),
@@ -158,6 +180,9 @@ def write_models(folder, layout):
         shapes = {"mlp.gate_proj": (320, 64), "mlp.up_proj": (320, 64), "mlp.down_proj": (64, 320)}
         write_model_pair(folder, FP8_LAYOUTS[layout], draw, {**SHAPES, **shapes}, 320, fp8,
                          lambda n, k: Fp8Matrix(draw, n, k, layout))
+        return
+    if layout == "mxfp4":
+        write_model_pair(folder, MXFP4, draw, SHAPES, INTERMEDIATE, mxfp4, lambda n, k: Mxfp4Matrix(draw, n, k))
         return
     pack_matrix, bits, act_order, section = LAYOUTS[layout]
     # Each in an order of its own: q, k and v cannot be one weight, which GPTQ allows but does not do.
@@ -218,24 +243,36 @@ def test_an_fp8_checkpoint_scores_as_its_matrices_do(layout, tmp_path, mortise, 
     assert process.stderr.count("scales for activations and KV (model.layers.0.mlp.down_proj.input_scale, ...) are not used:") == 1
 
 
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])  # the other weights are rounded to bf16 in both
+def test_an_mxfp4_checkpoint_gives_the_bits_of_its_matrices(dtype, tmp_path, mortise, jsonl, pipeline):
+    write_models(tmp_path, "mxfp4")
+    option = f', dtype = "{dtype}"'
+    plain = logprobs(jsonl, pipeline(path=tmp_path / "plain", model=option))
+    quantized = logprobs(jsonl, pipeline(path=tmp_path / "quantized", model=option))
+    assert plain == quantized
+    process = mortise("check", pipeline(path=tmp_path / "quantized", model=option), env={"MORTISE_LOG": "info"})
+    assert process.returncode == 0, process.stderr
+
+
 def test_weights_made_at_load_change_the_fingerprint_and_little_else(mortise, jsonl, pipeline):
     scripts = {"": "", "int8": ', weights = "int8"', "int4": ', weights = "int4"',
-               "fp8": ', weights = "fp8"', "g32": ', weights = "int4", group_size = 32'}
+               "fp8": ', weights = "fp8"', "mxfp4": ', weights = "mxfp4"', "g32": ', weights = "int4", group_size = 32'}
     answers, scores = {}, {}
     for name, option in scripts.items():
         script = pipeline(model=option)
         answers[name] = json.loads(mortise("run", script, "-p", "Q: 23 + 58 = ? A:", "--max-tokens", 2, "--temperature", 0,
                                            "--json").stdout)
         scores[name] = sum(logprobs(jsonl, script))
-    assert len({answer["system_fingerprint"] for answer in answers.values()}) == 5
+    assert len({answer["system_fingerprint"] for answer in answers.values()}) == 6
     assert answers["int8"]["text"] == answers[""]["text"]
     assert 0 < abs(scores["int8"] - scores[""]) < abs(scores[""]) * 0.1
     assert 0 < abs(scores["fp8"] - scores[""]) < abs(scores[""]) * 0.1
     assert 0 < abs(scores["int4"] - scores[""]) < abs(scores[""]) * 0.3
+    assert 0 < abs(scores["mxfp4"] - scores[""]) < abs(scores[""]) * 0.3
 
 
 def test_quantized_weights_have_the_same_bits_on_every_instruction_set_and_thread_count(mortise, pipeline):
-    for weights in ("int8", "int4", "fp8"):
+    for weights in ("int8", "int4", "fp8", "mxfp4"):
         texts = set()
         for isa in ("", "portable", "avx2", "avx512"):
             for threads in (1, 2):
@@ -255,6 +292,16 @@ def test_mistakes_say_what_is_expected(mortise, pipeline, tmp_path):
 
     assert "int8" in error(model=', weights = "int5"')
     assert "group_size" in error(model=', weights = "int4", group_size = 48')
+    (tmp_path / "mx").mkdir()
+    write_models(tmp_path / "mx", "mxfp4")
+    weights = tmp_path / "mx/quantized/model.safetensors"
+    data = bytearray(weights.read_bytes())
+    size = struct.unpack("<Q", data[:8])[0]
+    at = json.loads(data[8:8 + size])["model.layers.1.mlp.up_proj.weight_scale"]["data_offsets"][0]
+    data[8 + size + at + 3] = 255
+    weights.write_bytes(data)
+    text = error(path=tmp_path / "mx/quantized")
+    assert "tensor model.layers.1.mlp.up_proj.weight_scale: the scale of row 1, columns 32 to 63 is NaN (255); the checkpoint is damaged" in text
     write_models(tmp_path, "awq")
     text = error(path=tmp_path / "quantized", model=', weights = "int8"')
     assert '"int8" for a checkpoint that is quantised already; leave `weights` out' in text

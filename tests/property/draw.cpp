@@ -169,8 +169,8 @@ RunConfig draw_config(std::mt19937& random, const std::vector<std::string>& isas
   config.batch_expansion = chance(random, 30);
   config.adaptive = chance(random, 50);
   config.seed = random();
-  constexpr const char* kWeights[] = {"auto", "auto", "int8", "int4", "fp8"};
-  config.weights = kWeights[between(random, 0, 4)];
+  constexpr const char* kWeights[] = {"auto", "auto", "int8", "int4", "fp8", "mxfp4"};
+  config.weights = kWeights[between(random, 0, 5)];
   if (chance(random, 40)) config.kv_dtype = chance(random, 50) ? "int8" : "fp8";
   if (chance(random, 60)) config.attention = "cascade";
   if (chance(random, 35)) config.swaps = between(random, 1, 6);

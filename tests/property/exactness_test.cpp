@@ -48,7 +48,7 @@ class Exactness : public ::testing::TestWithParam<int> {
                                     model.folder.string(), 1 + random() % 4);
     }
     if (cuda_) config.device = "cuda";
-    if (model.name.find("fp8") != std::string::npos) config.weights = "auto";  // they come quantised
+    if (model.comes_quantized) config.weights = "auto";
     return config;
   }
 

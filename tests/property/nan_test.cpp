@@ -89,7 +89,7 @@ TEST_P(Nan, InARequestHarmsNoOtherInAnyMix) {
     std::vector<std::filesystem::path> draft_models = {model.folder};
     draft_models.insert(draft_models.end(), draft_models_.begin(), draft_models_.end());
     RunConfig config = draw_config(random, isas, draft_models, cuda_ ? "bf16" : "auto");
-    if (model.name.find("fp8") != std::string::npos) config.weights = "auto";  // they come quantised
+    if (model.comes_quantized) config.weights = "auto";
     if (cuda_) config.device = "cuda";
     if (random() % 3 == 0) config.max_num_seqs = 1;
     config.wrong_draft = kNanToken;

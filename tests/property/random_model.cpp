@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 #include <span>
+#include <string_view>
 
 #include "golden/write_safetensors.hpp"
 
@@ -22,7 +23,8 @@ struct Shape {
   std::int64_t window = 0;
   bool tied = false;
   std::int64_t vocab = 4096;  // the demo tokenizer's; ids above it have no text
-  const char* fp8 = nullptr;  // the layers' matrices are E4M3, with scales by "block", "channel" or "tensor"
+  // The layers' matrices are E4M3, with scales by "block", "channel" or "tensor", or "mxfp4".
+  const char* quantized = nullptr;
 };
 
 constexpr std::int64_t kPositions = 2048;
@@ -37,6 +39,7 @@ constexpr Shape kShapes[] = {
     {"gpt2 f32 tied", "gpt2", "float32", 48, 6, 6, 8, 192, 1, 0, true},
     {"qwen3 fp8 blocks", "qwen3", "bfloat16", 192, 4, 2, 48, 320, 1, 0, false, 4096, "block"},
     {"llama fp8 channels", "llama", "bfloat16", 64, 4, 2, 16, 160, 2, 0, false, 4096, "channel"},
+    {"qwen3 mxfp4", "qwen3", "bfloat16", 96, 4, 2, 48, 160, 2, 0, true, 4096, "mxfp4"},
 };
 
 constexpr Shape kGpuShapes[] = {
@@ -57,6 +60,7 @@ constexpr Shape kGpuShapes[] = {
     {"qwen3 fp8 blocks", "qwen3", "bfloat16", 192, 4, 2, 64, 320, 2, 0, false, 4096, "block"},
     {"llama fp8 channels", "llama", "bfloat16", 72, 4, 2, 64, 160, 2, 0, false, 4096, "channel"},
     {"llama fp8 tensors", "llama", "bfloat16", 64, 4, 2, 128, 200, 1, 0, true, 4096, "tensor"},
+    {"llama mxfp4", "llama", "bfloat16", 128, 4, 2, 64, 352, 2, 0, false, 4096, "mxfp4"},
 };
 
 constexpr Shape kLarge = {"llama 160m", "llama", "bfloat16", 768, 12, 12, 64, 3072, 12, 0, false, 32000};
@@ -92,7 +96,7 @@ class Writer {
       const std::uint32_t exponent = (bits >> 8 & 15) == 0 ? 0 : 4 + (bits >> 4 & 3);
       value = static_cast<char>((bits & 0x87u) | exponent << 3);
     }
-    const std::string strategy = shape_.fp8;
+    const std::string strategy = shape_.quantized;
     const std::vector<std::int64_t> shape = strategy == "block" ? std::vector{(rows + 127) / 128, (columns + 127) / 128}
                                             : strategy == "channel" ? std::vector<std::int64_t>{rows, 1}
                                                                     : std::vector<std::int64_t>{1};
@@ -103,6 +107,18 @@ class Writer {
     }
     tensors.push_back({module + (strategy == "block" ? ".weight_scale_inv" : ".weight_scale"), "F32", shape, scales});
     bytes_.push_back({module + ".weight", "F8_E4M3", {rows, columns}, std::move(values)});
+  }
+
+  // All sixteen numbers of E2M1, with scales of two sizes.
+  void add_mxfp4(const std::string& module, std::int64_t rows, std::int64_t columns, float deviation) {
+    std::string values(static_cast<std::size_t>(rows * columns / 2), '\0'), scales;
+    for (char& value : values) value = static_cast<char>(random_());
+    const int exponent = std::ilogb(deviation) + 126;  // numbers have a deviation of 2.8
+    for (std::int64_t i = 0; i < rows * (columns / 32); ++i) {
+      scales += static_cast<char>(exponent - static_cast<int>(random_() % 2));
+    }
+    bytes_.push_back({module + ".weight_packed", "U8", {rows, columns / 2}, std::move(values)});
+    bytes_.push_back({module + ".weight_scale", "U8", {rows, columns / 32}, std::move(scales)});
   }
 
   // All tensors, those with the smallest elements last.
@@ -126,7 +142,9 @@ class Writer {
 void add_layer(Writer& writer, const Shape& s, const std::string& prefix) {
   const auto linear = [&](const std::string& name, std::int64_t rows, std::int64_t columns, bool bias) {
     const float deviation = 2.0f / std::sqrt(static_cast<float>(columns));
-    if (s.fp8 != nullptr) {
+    if (s.quantized != nullptr && std::string_view(s.quantized) == "mxfp4") {
+      writer.add_mxfp4(prefix + name, rows, columns, deviation);
+    } else if (s.quantized != nullptr) {
       writer.add_fp8(prefix + name, rows, columns, deviation);
     } else {
       writer.add(prefix + name + ".weight", {rows, columns}, 0, deviation);
@@ -228,9 +246,15 @@ nlohmann::json gpt2_config(const Shape& s) {
 }
 
 nlohmann::json quantization_config(const Shape& s) {
-  const std::string strategy = s.fp8;
+  const std::string strategy = s.quantized;
   if (strategy == "block") return {{"quant_method", "fp8"}, {"weight_block_size", {128, 128}}};
   if (strategy == "tensor") return {{"quant_method", "fp8"}, {"activation_scheme", "static"}};
+  if (strategy == "mxfp4") {
+    const nlohmann::json weights = {{"num_bits", 4}, {"type", "float"}, {"strategy", "group"}, {"group_size", 32}};
+    return {{"quant_method", "compressed-tensors"},
+            {"format", "mxfp4-pack-quantized"},
+            {"config_groups", {{"group_0", {{"weights", weights}}}}}};
+  }
   const nlohmann::json weights = {{"num_bits", 8}, {"type", "float"}, {"strategy", strategy}};
   return {{"quant_method", "compressed-tensors"},
           {"format", "float-quantized"},
@@ -258,7 +282,7 @@ nlohmann::json llama_config(const Shape& s) {
                            {"rope_parameters", {{"rope_type", "default"}, {"rope_theta", 10000.0}}},
                            {"sliding_window", s.window > 0 ? nlohmann::json(s.window) : nlohmann::json()},
                            {"tie_word_embeddings", s.tied}};
-  if (s.fp8 != nullptr) config["quantization_config"] = quantization_config(s);
+  if (s.quantized != nullptr) config["quantization_config"] = quantization_config(s);
   return config;
 }
 
@@ -295,7 +319,8 @@ std::vector<RandomModel> write_models(std::span<const Shape> shapes, const std::
   std::vector<RandomModel> models;
   for (const Shape& shape : shapes) {
     const auto index = static_cast<std::uint32_t>(models.size());
-    models.push_back({shape.name, static_cast<std::int32_t>(shape.vocab), root / std::to_string(index)});
+    models.push_back(
+        {shape.name, static_cast<std::int32_t>(shape.vocab), root / std::to_string(index), shape.quantized != nullptr});
     write_model(shape, 100 + index, models.back().folder, nan_token);
   }
   return models;

@@ -14,6 +14,7 @@ struct RandomModel {
   std::string name;  // says what is special about it
   std::int32_t vocab_size = 0;
   std::filesystem::path folder;
+  bool comes_quantized = false;  // so that `weights` must be "auto"
 };
 
 // Writes all of them below `root`; the same bytes at every call. The embedding of `nan_token` is NaN; -1: of none.

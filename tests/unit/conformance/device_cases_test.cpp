@@ -50,6 +50,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Broken{"broken_cpu", "wrong_int8", "device.int8_bits", "cpu-int8/1: row 0"},
                     Broken{"broken_cpu", "wrong_int4", "device.int4_bits", "cpu-int8/1: row 0"},
                     Broken{"broken_cpu", "wrong_fp8", "device.fp8_bits", "cpu-fp8/1: row 0"},
+                    Broken{"broken_cpu", "wrong_mxfp4", "device.mxfp4_bits", "mxfp4/1: row 0"},
                     Broken{"broken_cpu", "odd_nan", "device.odd_numbers", "add of odd numbers: row"},
                     Broken{"broken_cpu", "refuses_no_rows", "device.no_rows", "linear fails"},
                     Broken{"broken_cpu", "depends_on_thread", "device.threads", "linear on another thread: row 0"},
