@@ -56,8 +56,9 @@ struct mortise_weight {
   int32_t bits;        // 0: not quantised
   int32_t value_type;  // 0: integers; MORTISE_F8_E4M3, MORTISE_F4_E2M1
   int64_t group_size;
-  int32_t* order;  // null: 0, 1, 2, ..
-  bool symmetric;  // every zero point is 2^(bits - 1)
+  int32_t* order;     // null: 0, 1, 2, ..
+  bool symmetric;     // every zero point is 2^(bits - 1)
+  bool small_scales;  // of MXFP4: LinearMxfp4Args
 
   mortise::WeightShape shape() const { return {use, MORTISE_BF16, n, k, bits, value_type}; }
   mortise::cuda::IntFormat format() const { return {bits, group_size, n, k}; }

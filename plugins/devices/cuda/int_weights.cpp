@@ -189,31 +189,39 @@ void prepare_fp8(mortise_device& device, const QuantizedSource& read, mortise_we
   memory.release();
 }
 
+// What kernels find out about an MXFP4 weight while it is prepared, in device memory.
+struct Mxfp4Findings {
+  unsigned long long first_odd = ~0ull;  // row
+  unsigned largest = 0;                  // biased exponent, if it is above kMxfp4SmallExponent
+};
+
 // The same for MXFP4.
 void prepare_mxfp4(mortise_device& device, const QuantizedSource& read, mortise_weight& weight, cudaStream_t stream) {
   const Mxfp4Layout layout(weight.n, weight.k);
   Temporary memory = weight_memory(static_cast<std::uint64_t>(layout.bytes));
   weight.data = memory.get();
   const Plain plain(weight.n, weight.k, layout.groups);
+  constexpr Mxfp4Findings kNothing;
+  Mxfp4Findings found = kNothing;
+  const Temporary place_of_findings = weight_memory(sizeof found);
+  auto* const findings = static_cast<Mxfp4Findings*>(place_of_findings.get());
+  check_cuda(cudaMemcpyAsync(findings, &found, sizeof found, cudaMemcpyHostToDevice, stream), kWhere);
   if (read.floats.empty()) {
     upload_quantized(read.matrices, layout.groups, plain.view(), *device.uploader);
   } else {
-    constexpr unsigned long long kNone = ~0ull;
-    unsigned long long first_odd = kNone;
-    const Temporary its_place = weight_memory(sizeof first_odd);
-    auto* const found = static_cast<unsigned long long*>(its_place.get());
-    check_cuda(cudaMemcpyAsync(found, &first_odd, sizeof first_odd, cudaMemcpyHostToDevice, stream), kWhere);
-    quantize_tensors(
-        read.floats, *device.uploader, [&](const void* rows, FloatType type, std::int64_t count, std::int64_t first) {
-          return launch_quantize_mxfp4(rows, type, count, first, weight.k, plain.mxfp4_view(), found, stream);
-        });
-    check_cuda(cudaMemcpyAsync(&first_odd, found, sizeof first_odd, cudaMemcpyDeviceToHost, stream), kWhere);
-    check_cuda(cudaStreamSynchronize(stream), kWhere);
-    if (first_odd != kNone) refuse_mxfp4_row(static_cast<std::int64_t>(first_odd));
+    quantize_tensors(read.floats, *device.uploader,
+                     [&](const void* rows, FloatType type, std::int64_t count, std::int64_t first) {
+                       return launch_quantize_mxfp4(rows, type, count, first, weight.k, plain.mxfp4_view(),
+                                                    &findings->first_odd, stream);
+                     });
   }
-  check_cuda(launch_pack_mxfp4(plain.mxfp4_view(), weight.n, weight.k, static_cast<std::byte*>(weight.data), stream),
+  check_cuda(launch_pack_mxfp4(plain.mxfp4_view(), weight.n, weight.k, static_cast<std::byte*>(weight.data),
+                               &findings->largest, stream),
              kWhere);
+  check_cuda(cudaMemcpyAsync(&found, findings, sizeof found, cudaMemcpyDeviceToHost, stream), kWhere);
   check_cuda(cudaStreamSynchronize(stream), kWhere);
+  if (found.first_odd != kNothing.first_odd) refuse_mxfp4_row(static_cast<std::int64_t>(found.first_odd));
+  weight.small_scales = found.largest == 0;
   memory.release();
 }
 

@@ -160,6 +160,7 @@ void multiply_mxfp4(mortise_device& device, const Matrix& x, const mortise_weigh
   args.first_column = columns.begin;
   args.n = columns.end - columns.begin;
   args.k = weight.k;
+  args.small = weight.small_scales;
   if (args.m == 0 || args.n == 0) return;
   if (!uses_mma(device) && args.m > kFewMxfp4Rows) return multiply_widened_mxfp4(device, args, bias, on);
   align_rows(device, args, args.k, on);

@@ -98,7 +98,7 @@ __global__ void __launch_bounds__(kThreads) mxfp4_mma_kernel(const __grid_consta
 #pragma unroll
       for (int i = 0; i < kPanels; ++i) {
         std::uint32_t pairs[4];
-        widen_mxfp4(group == 0 ? w[i].words.x : w[i].words.y, twice_scale_of(w[i].exponents, group), pairs);
+        widen_mxfp4<false>(group == 0 ? w[i].words.x : w[i].words.y, factors_of<false>(w[i].exponents, group), pairs);
         b[i][0][0] = pairs[0], b[i][0][1] = pairs[1], b[i][1][0] = pairs[2], b[i][1][1] = pairs[3];
       }
 #pragma unroll

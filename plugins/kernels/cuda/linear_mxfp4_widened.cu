@@ -63,6 +63,7 @@ struct Narrow {
   }
   // Widens both halves of the chunk. `to`: where the panel's first half is; `half_bytes`: from there to its second
   // half.
+  template <bool kSmall>
   __device__ __forceinline__ void store(std::uint32_t to, int half_bytes) const {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     const std::uint32_t row = lane % 8 * kSwizzled * 2, unit = (lane / 8 ^ lane % 8) * 16;
@@ -70,7 +71,7 @@ struct Narrow {
 #pragma unroll
     for (int group = 0; group < kMxfp4Groups; ++group) {
       std::uint32_t v[4];
-      widen_mxfp4(w[group], twice_scale_of(exponents, group), v);
+      widen_mxfp4<kSmall>(w[group], factors_of<kSmall>(exponents, group), v);
       store_matrices(to + group / 2 * half_bytes + row + (unit ^ group % 2 * kMxfp4Columns * 2), v);
     }
   }
@@ -78,6 +79,7 @@ struct Narrow {
 
 // Widens a block's panels, chunk after chunk. Panels past the weight's last panel load the last panel again; their
 // columns of y are not written.
+template <bool kSmall>
 __device__ __forceinline__ void widen(const WidenedArgs& args, WidenedPlace place, int widener) {
   const std::uint64_t policy = policy_of_what_is_read_once();
   const std::byte* const first = args.linear.w + args.linear.first_column / kMxfp4Panel * args.panel_bytes;
@@ -102,7 +104,7 @@ __device__ __forceinline__ void widen(const WidenedArgs& args, WidenedPlace plac
       if (here.tile >= tiles) return;
       wait_barrier(place.free(), place.phase ^ 1);
       __syncwarp();
-      narrow[i].store(place.weights() + here.panel * kPanelBytes, args.split.panels * kPanelBytes);
+      narrow[i].store<kSmall>(place.weights() + here.panel * kPanelBytes, args.split.panels * kPanelBytes);
       publish_writes();
       __syncwarp();
       if (threadIdx.x % 32 == 0) arrive(place.full());
@@ -147,7 +149,7 @@ class Multiplier {
       wait_products_but_last();
       if (chunk > 0) release(before_);
     }
-    multiply<false>(d);
+    args_.last_steps == kMxfp4Steps ? multiply<true>(d) : multiply<false>(d);
     wait_products();
     hold(d);
     if (args_.chunks > 1) release(before_);
@@ -220,7 +222,7 @@ __global__ void __launch_bounds__(kThreads, 1) mxfp4_widened_kernel(const __grid
   publish_barriers();
   __syncthreads();
   if (warp >= kMultipliers && warp < kMultipliers + kWideners) {  // weights do not depend on preceding kernels
-    widen(args, place, warp - kMultipliers);
+    args.linear.small ? widen<true>(args, place, warp - kMultipliers) : widen<false>(args, place, warp - kMultipliers);
     wait_for_kernel_before();
     return;
   }
@@ -245,6 +247,14 @@ Kernel kernel_of(int row_tiles) {
                           : mxfp4_widened_kernel<8>;
 }
 
+constexpr int kFewestPanelsOfManyRows = 2;
+
+constexpr int places_of(int panels, int row_tiles) {
+  return std::min((kSharedBytes - kWidenedBarrierBytes) / place_bytes(panels, row_tiles).all(), kMostWidenedPlaces);
+}
+static_assert(places_of(1, 4) >= kWideners && places_of(kFewestPanelsOfManyRows, 8) >= kWideners / 2);
+static_assert(places_of(kMostPanels, 8) >= 2);
+
 cudaError_t launch_rows(const LinearMxfp4Args& args, cudaStream_t stream) {
   int most = 0;
   if (const cudaError_t error = num_multiprocessors(most); error != cudaSuccess) return error;
@@ -257,9 +267,11 @@ cudaError_t launch_rows(const LinearMxfp4Args& args, cudaStream_t stream) {
   all.panel_bytes = layout.panel_bytes;
   const std::int64_t steps = (args.k + kMxfp4Step - 1) / kMxfp4Step;
   all.last_steps = static_cast<std::int32_t>(steps - (layout.chunks - 1) * kMxfp4Steps);
-  const int panels = best_widened_panels(all.panels, most, kMostPanels, 4);
+  // A widener must not be two passes over the ring ahead of the products, which a barrier could not tell from none.
+  const int fewest = row_tiles == 8 ? kFewestPanelsOfManyRows : 1;
+  const int panels = std::max(best_widened_panels(all.panels, most, kMostPanels, 4), fewest);
   const int bytes = place_bytes(panels, row_tiles).all();
-  const int places = std::min((kSharedBytes - kWidenedBarrierBytes) / bytes, kMostWidenedPlaces);
+  const int places = places_of(panels, row_tiles);
   all.split = {panels, (all.panels + panels - 1) / panels, places};
   const cudaError_t error = describe_pieces(CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, args.x, args.m, args.k, args.x_stride * 2,
                                             row_tiles * kTileRows, kSwizzled, all.rows);

@@ -54,16 +54,19 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 // One warp for each chunk.
-__global__ void __launch_bounds__(kThreads)
-    pack_kernel(PlainMxfp4Weight from, std::int64_t n, std::int64_t k, Mxfp4Layout layout, std::byte* to) {
+__global__ void __launch_bounds__(kThreads) pack_kernel(PlainMxfp4Weight from, std::int64_t n, std::int64_t k,
+                                                        Mxfp4Layout layout, std::byte* to, unsigned* largest) {
   const std::int64_t at = static_cast<std::int64_t>(blockIdx.x) * kWarps + threadIdx.x / 32;
   if (at >= layout.panels * layout.chunks) return;
   const std::int64_t panel = at / layout.chunks, chunk = at % layout.chunks;
   std::byte* const out = to + at * kMxfp4ChunkBytes;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const std::int64_t row = panel * kMxfp4Panel + lane / 4, column = chunk * kMxfp4Chunk + lane % 4 * 2;
-  const auto value = [&](std::int64_t c) -> std::uint32_t {
-    return row < n && c < k ? from.values[row * k + c] & 15u : 0u;
+  // The number of a column in a word's lower half.
+  const auto value = [&](std::int64_t c, const Mxfp4Place& place) -> std::uint32_t {
+    const std::uint32_t bits = row < n && c < k ? from.values[row * k + c] : 0u;
+    return (bits & 8u ? place.sign : 0u) | (bits & 4u ? place.high : 0u) | (bits & 2u ? place.low : 0u) |
+           (bits & 1u ? place.mantissa : 0u);
   };
   std::uint32_t words[kMxfp4Groups];
 #pragma unroll
@@ -71,8 +74,8 @@ __global__ void __launch_bounds__(kThreads)
     words[i] = 0;
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      const std::int64_t c = column + i * kMxfp4Columns + j / 2 * kMxfp4Step + j % 2 * 8;
-      words[i] |= value(c) << (12 - 4 * j) | value(c + 1) << (28 - 4 * j);
+      const std::int64_t c = column + i * kMxfp4Columns + j * 8;
+      words[i] |= value(c, mxfp4_place(j)) | value(c + 1, mxfp4_place(j)) << 16;
     }
   }
   reinterpret_cast<uint4*>(out)[lane] = {words[0], words[1], words[2], words[3]};
@@ -81,6 +84,8 @@ __global__ void __launch_bounds__(kThreads)
   const bool exists = its_row < n && group < layout.groups;
   const std::uint32_t scale = exists ? __float_as_uint(from.scales[its_row * layout.groups + group]) : 0u;
   out[kMxfp4ValueBytes + lane] = static_cast<std::byte>(exists ? (scale >> 23) + 1u : 0u);
+  const std::uint32_t most = __reduce_max_sync(0xffffffffu, scale >> 23);
+  if (lane == 0 && most > kMxfp4SmallExponent) atomicMax(largest, most);
 }
 
 // Moves pair j of lane t to place t of lane j, among the four lanes of a row.
@@ -114,7 +119,7 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
   for (int i = 0; i < kMxfp4Groups; ++i) {
     std::uint32_t pairs[4];
-    widen_mxfp4(words[i], twice_scale_of(exponents, i), pairs);
+    widen_mxfp4<false>(words[i], factors_of<false>(exponents, i), pairs);
     transpose(pairs);
     const std::int64_t c = column + i * kMxfp4Columns;
     if (row >= n || c >= k) continue;
@@ -163,9 +168,9 @@ cudaError_t launch_quantize_mxfp4(const void* rows, FloatType type, std::int64_t
 }
 
 cudaError_t launch_pack_mxfp4(const PlainMxfp4Weight& from, std::int64_t n, std::int64_t k, std::byte* to,
-                              cudaStream_t stream) {
+                              unsigned* largest, cudaStream_t stream) {
   const Mxfp4Layout layout(n, k);
-  pack_kernel<<<blocks_of(layout.panels * layout.chunks), kThreads, 0, stream>>>(from, n, k, layout, to);
+  pack_kernel<<<blocks_of(layout.panels * layout.chunks), kThreads, 0, stream>>>(from, n, k, layout, to, largest);
   return cudaGetLastError();
 }
 

@@ -31,10 +31,11 @@ cudaError_t launch_quantize_mxfp4(const void* rows, FloatType type, std::int64_t
                                   cudaStream_t stream);
 
 // Packs a plain weight. Writes all Mxfp4Layout(n, k).bytes of `to`. Order: elements are independent. Cost: memory
-// bound, reads the plain weight once and writes the packed weight once. Oracle: as above; the products that read the
+// bound, reads the plain weight once and writes the packed weight once. `largest` is raised to the largest
+// biased exponent if that is above kMxfp4SmallExponent. Oracle: as above; the products that read the
 // packed weight are compared. REQUIRES: scales are powers of two from 2^-127 to 2^125.
 cudaError_t launch_pack_mxfp4(const PlainMxfp4Weight& from, std::int64_t n, std::int64_t k, std::byte* to,
-                              cudaStream_t stream);
+                              unsigned* largest, cudaStream_t stream);
 
 // Widens args.n rows of w from args.first_column on to bf16 [n, k], row-major without gaps, exactly. The other
 // arguments are not read. Order: elements are independent. Cost: memory bound. Oracle: as above, by products.

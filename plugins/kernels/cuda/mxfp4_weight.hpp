@@ -2,10 +2,11 @@
 // them. The product has the class of bf16 weights (docs/numerics.md, "Linear with MXFP4 weights").
 //
 // A panel is 8 rows of w (columns of y), a chunk 128 columns of a panel. The chunks of a panel are contiguous:
-//   values     [32 lanes][16]  word i of lane 4 g + t has row g of group i, in half bytes counted from the lowest:
-//                              3 - j has column 2 t + 8 j, and 7 - j the next column, j = 0 .. 3. So `word << 4 j` has
-//                              a pair of neighbours in the highest half bytes of its halves: a word of the b operand of
-//                              mma.m16n8k16, and of half of the a operand of wgmma
+//   values     [32 lanes][16]  word i of lane 4 g + t has row g of group i. Pairs of neighbours, at columns 2 t + 8 j,
+//   are
+//                              j = 0 .. 3; the even column is in the lower half of the word, the odd one in the upper
+//                              half, at the places of `mxfp4_place`, from which few instructions make an operand: a
+//                              word of the b operand of mma.m16n8k16, and of half of the a operand of wgmma
 //   exponents  u8 [8][4]       of the groups of each row: the biased exponent of E8M0, plus 1
 // Everything beyond n and k is zero.
 #pragma once
@@ -22,6 +23,18 @@ constexpr int kMxfp4Groups = kMxfp4Chunk / kMxfp4Columns, kMxfp4Steps = kMxfp4Ch
 constexpr int kMxfp4ValueBytes = kMxfp4Panel * kMxfp4Chunk / 2;
 constexpr int kMxfp4ChunkBytes = kMxfp4ValueBytes + kMxfp4Panel * kMxfp4Groups;
 constexpr int kMxfp4TileColumns = 128;  // the most columns of y for which a block reads weights together
+
+// Up to this biased exponent (a scale of 2) one product widens a number.
+constexpr int kMxfp4SmallExponent = 128;
+
+// The places of pair j's number in its half of a word, by its bits: a mask of one bit for each.
+struct Mxfp4Place {
+  std::uint32_t sign, high, low, mantissa;  // high and low: of the exponent
+};
+constexpr Mxfp4Place mxfp4_place(int j) {
+  if (j == 3) return {1u << 10, 1u << 14, 1u << 13, 1u << 11};  // what the others leave
+  return {0x8000u >> 3 * j, 0x100u >> 3 * j, 0x80u >> 3 * j, 0x40u >> 3 * j};
+}
 
 // Sizes that follow from the shape. A value.
 struct Mxfp4Layout {
@@ -45,6 +58,7 @@ struct LinearMxfp4Args {
   const std::uint16_t* x;
   std::int64_t x_stride;
   const std::byte* w;  // Mxfp4Layout, 16-byte aligned
+  bool small;          // no exponent is above kMxfp4SmallExponent
   const float* bias;
   void* y;
   std::int64_t y_stride;

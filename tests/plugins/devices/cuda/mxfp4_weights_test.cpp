@@ -92,6 +92,7 @@ struct MxCall {
   const mortise_weight* bias = nullptr;
   int32_t gate = 0;
   int32_t column_begin = 0, column_end = 0;
+  std::size_t y_pad = 3;  // with 8, cuBLASLt takes large products
 };
 
 // The NaN that linear stores is not specified.
@@ -112,13 +113,13 @@ class CudaMxfp4Weights : public OnGpu {
   // What the device gives for dense rows of x. Behind each row of y nothing is written.
   template <typename Out>
   std::vector<Out> product(const mortise_weight* weight, const std::vector<Bf16>& x, const MxCall& call) {
-    const std::size_t x_stride = call.k + call.x_pad, pad = 3;
+    const std::size_t x_stride = call.k + call.x_pad;
     std::vector<Bf16> rows(call.m * x_stride, Bf16{0x4000});
     for (std::size_t i = 0; i < call.m; ++i) std::copy_n(&x[i * call.k], call.k, &rows[i * x_stride]);
     const std::size_t columns = call.gate != 0         ? call.n / 2
                                 : call.column_end != 0 ? static_cast<std::size_t>(call.column_end - call.column_begin)
                                                        : call.n;
-    const std::size_t y_stride = columns + pad;
+    const std::size_t y_stride = columns + call.y_pad;
     const Out untouched = sizeof(Out) == 2 ? static_cast<Out>(12345) : static_cast<Out>(-7);
     const Array<Bf16> xs(rows);
     const Array<Out> ys(std::vector<Out>(call.m * y_stride, untouched));
@@ -218,7 +219,8 @@ TEST_F(CudaMxfp4Weights, LargeShapesHaveTheBitsOfTheWidenedWeightsOnThisDevice) 
     const Weight widened(MORTISE_WEIGHT_LINEAR, {host_part(w, n, k)});
     for (const std::size_t m : {1, 16, 32, 48, 100, 256, 300, 600}) {
       const std::vector<Bf16> x(p.x.begin(), p.x.begin() + static_cast<std::ptrdiff_t>(m * k));
-      EXPECT_TRUE(same_bits(product<Bf16>(widened.get(), x, {m, n, k}), product<Bf16>(weight.get(), x, {m, n, k})))
+      const MxCall call = {m, n, k, 0, nullptr, 0, 0, 0, 8};
+      EXPECT_TRUE(same_bits(product<Bf16>(widened.get(), x, call), product<Bf16>(weight.get(), x, call)))
           << m << " x " << n << " x " << k;
     }
   }
@@ -327,7 +329,7 @@ TEST_F(CudaMxfp4Weights, RowsAreTheSameAloneAndInAnyNumber) {
   const MxProblem p({most, n, k}, Values::kNormal, 8, false);
   const MxSource source(p.w);
   const MxPrepared weight({&source});
-  const auto all = product<Bf16>(weight.get(), p.x, {most, n, k});
+  const auto all = product<Bf16>(weight.get(), p.x, {most, n, k, 0, nullptr, 0, 0, 0, 8});
   for (const std::size_t m : {1, 3, 8, 9, 16, 17, 32, 33, 40, 64, 65, 100, 129, 256, 257, 300, 2048}) {
     const std::vector<Bf16> x(p.x.begin(), p.x.begin() + static_cast<std::ptrdiff_t>(m * k));
     EXPECT_TRUE(same_bits(std::vector<Bf16>(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(m * n)),
