@@ -169,7 +169,7 @@ def mxfp4(rng, n, k, activations):
     byte, and weight_scale [N, K / 32], E8M0. The last rows have small and large scales."""
     bits = rng.integers(0, 16, (n, k)).astype(np.uint8)
     exponents = rng.integers(116, 124, (n, k // 32)).astype(np.uint8)
-    exponents[-2], exponents[-1] = 5, 240
+    exponents[-2], exponents[-1] = 40, 240
     numbers = bits.view(ml_dtypes.float4_e2m1fn).astype(np.float64)
     w = np.repeat(exponents.view(ml_dtypes.float8_e8m0fnu).astype(np.float64), 32, 1) * numbers
     args = {"num_bits": 4, "type": "float", "symmetric": True, "strategy": "group", "group_size": 32, "scale_dtype": "torch.uint8"}

@@ -149,7 +149,7 @@ class Multiplier {
       wait_products_but_last();
       if (chunk > 0) release(before_);
     }
-    args_.last_steps == kMxfp4Steps ? multiply<true>(d) : multiply<false>(d);
+    multiply<false>(d);
     wait_products();
     hold(d);
     if (args_.chunks > 1) release(before_);
@@ -241,10 +241,7 @@ __global__ void __launch_bounds__(kThreads, 1) mxfp4_widened_kernel(const __grid
 
 using Kernel = void (*)(WidenedArgs);
 Kernel kernel_of(int row_tiles) {
-  return row_tiles == 1   ? mxfp4_widened_kernel<1>
-         : row_tiles == 2 ? mxfp4_widened_kernel<2>
-         : row_tiles == 4 ? mxfp4_widened_kernel<4>
-                          : mxfp4_widened_kernel<8>;
+  return row_tiles == 2 ? mxfp4_widened_kernel<2> : row_tiles == 4 ? mxfp4_widened_kernel<4> : mxfp4_widened_kernel<8>;
 }
 
 constexpr int kFewestPanelsOfManyRows = 2;
@@ -259,7 +256,7 @@ cudaError_t launch_rows(const LinearMxfp4Args& args, cudaStream_t stream) {
   int most = 0;
   if (const cudaError_t error = num_multiprocessors(most); error != cudaSuccess) return error;
   const Mxfp4Layout layout(args.n, args.k);
-  const int row_tiles = args.m <= kTileRows ? 1 : args.m <= 2 * kTileRows ? 2 : args.m <= 4 * kTileRows ? 4 : 8;
+  const int row_tiles = args.m <= 2 * kTileRows ? 2 : args.m <= 4 * kTileRows ? 4 : 8;
   WidenedArgs all = {};
   all.linear = args;
   all.chunks = static_cast<std::int32_t>(layout.chunks);
@@ -299,7 +296,7 @@ cudaError_t prepare_mxfp4_widened_kernels() {
   // largest tiles the area of x, which follows the weights, is longer than that.
   constexpr int kFewest = (kSharedBytes - kWidenedBarrierBytes) / place_bytes(kMostPanels, 8).all();
   static_assert(kFewest >= 4 && kFewest * 2 * half_bytes(1) >= (kWarpgroupPanels - 1) * kPanelBytes);
-  for (const int row_tiles : {1, 2, 4, 8}) {
+  for (const int row_tiles : {2, 4, 8}) {
     const cudaError_t error =
         cudaFuncSetAttribute(kernel_of(row_tiles), cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
     if (error != cudaSuccess) return error;

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 
@@ -53,7 +54,7 @@ std::vector<double> dequantized(const QuantizedMatrix& matrix) {
       const std::uint8_t bits = values[i * k + j];
       const double value = matrix.type() == QuantizedType::kE4m3   ? double{cpu::reference::from_e4m3(bits)}
                            : matrix.type() == QuantizedType::kE2m1 ? number_of_e2m1(bits)
-                                                                   : double{bits} - zeros[g];
+                                                                   : static_cast<double>(bits) - zeros[g];
       w[i * k + column] = double{scales[g]} * value;
     }
   }
@@ -101,7 +102,7 @@ std::vector<float> mxfp4_product(const QuantizedMatrix& matrix, const std::vecto
   cpu::reference::Mxfp4Weight weight = {n, k, std::vector<std::uint8_t>(n * k), {}};
   matrix.read(0, matrix.rows(), weight.values.data(), scales.data(), nullptr);
   for (const float scale : scales) weight.exponents.push_back(static_cast<std::uint8_t>(std::ilogb(scale) + 127));
-  for (const cpu::Bf16 value : cpu::reference::widen_mxfp4(weight)) w.push_back(cpu::bf16_to_float(value));
+  for (const std::uint32_t value : cpu::reference::widen_mxfp4(weight)) w.push_back(std::bit_cast<float>(value << 16));
   const std::vector<float> rows(x.begin(), x.end());
   std::vector<float> product(rows.size() / k * n);
   cpu::reference::linear_f32(rows.data(), w.data(), nullptr, product.data(), rows.size() / k, n, k);

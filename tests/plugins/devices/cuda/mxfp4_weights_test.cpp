@@ -1,6 +1,7 @@
 // MXFP4 weights through the device: the bits of the reference of linear with the widened weights, and of the device's
-// own bf16 products with them, by all kernels and at every number of rows. Covers:
-// plugins/kernels/cuda/{linear_mxfp4_mma,linear_mxfp4_widened,mxfp4_pack,mxfp4_rows,mxfp4_weight}
+// own bf16 products with them, by all kernels and at every number of rows.
+// Covers: plugins/kernels/cuda/{linear_mxfp4_mma,linear_mxfp4_widened,mxfp4_pack}
+// Covers: plugins/kernels/cuda/{mxfp4_rows,mxfp4_weight}
 #include <algorithm>
 #include <cmath>
 #include <limits>
