@@ -19,13 +19,13 @@ namespace {
 constexpr int kWarpgroups = 2, kWarpgroupPanels = 64 / kMxfp4Panel;
 constexpr int kMultipliers = 4 * kWarpgroups, kWideners = 16;  // warps
 constexpr int kThreads = (kMultipliers + kWideners + 1) * 32;
-constexpr int kMostPanels = kWarpgroups * kWarpgroupPanels;  // of a tile
-constexpr int kTileRows = 8;                                 // rows of x
-constexpr int kSharedBytes = 203 << 10;                      // as in linear_fp8_widened.cu
-constexpr int kAhead = 6;                                    // panels that a widener has on their way
-constexpr int kSwizzled = 64;                                // elements along K that are swizzled together
-constexpr int kPanelBytes = kMxfp4Panel * kSwizzled * 2;     // half a chunk of a panel, widened
-static_assert(kMostPanels * kMxfp4Panel <= kMxfp4TileColumns, "panels behind the last that are read exist");
+constexpr int kMaxPanels = kWarpgroups * kWarpgroupPanels;  // of a tile
+constexpr int kTileRows = 8;                                // rows of x
+constexpr int kSharedBytes = 203 << 10;                     // as in linear_fp8_widened.cu
+constexpr int kAhead = 6;                                   // panels that a widener has on their way
+constexpr int kSwizzled = 64;                               // elements along K that are swizzled together
+constexpr int kPanelBytes = kMxfp4Panel * kSwizzled * 2;    // half a chunk of a panel, widened
+static_assert(kMaxPanels * kMxfp4Panel <= kMxfp4TileColumns, "panels behind the last that are read exist");
 
 // How a launch divides its work; computed on the host.
 struct Split {
@@ -247,15 +247,17 @@ Kernel kernel_of(int row_tiles) {
 constexpr int kFewestPanelsOfManyRows = 2;
 
 constexpr int places_of(int panels, int row_tiles) {
-  return std::min((kSharedBytes - kWidenedBarrierBytes) / place_bytes(panels, row_tiles).all(), kMostWidenedPlaces);
+  return std::min((kSharedBytes - kWidenedBarrierBytes) / place_bytes(panels, row_tiles).all(), kMaxWidenedPlaces);
 }
 static_assert(places_of(1, 4) >= kWideners && places_of(kFewestPanelsOfManyRows, 8) >= kWideners / 2);
-static_assert(places_of(kMostPanels, 8) >= 2);
+static_assert(places_of(kMaxPanels, 8) >= 2);
 
 cudaError_t launch_rows(const LinearMxfp4Args& args, cudaStream_t stream) {
   int most = 0;
   if (const cudaError_t error = num_multiprocessors(most); error != cudaSuccess) return error;
   const Mxfp4Layout layout(args.n, args.k);
+  // Up to eight rows: a kernel of their own was 5 % faster, but one failure of it was never explained
+  // (bench/results/2026-11-26-mxfp4.md).
   const int row_tiles = args.m <= 2 * kTileRows ? 2 : args.m <= 4 * kTileRows ? 4 : 8;
   WidenedArgs all = {};
   all.linear = args;
@@ -266,7 +268,7 @@ cudaError_t launch_rows(const LinearMxfp4Args& args, cudaStream_t stream) {
   all.last_steps = static_cast<std::int32_t>(steps - (layout.chunks - 1) * kMxfp4Steps);
   // A widener must not be two passes over the ring ahead of the products, which a barrier could not tell from none.
   const int fewest = row_tiles == 8 ? kFewestPanelsOfManyRows : 1;
-  const int panels = std::max(best_widened_panels(all.panels, most, kMostPanels, 4), fewest);
+  const int panels = std::max(best_widened_panels(all.panels, most, kMaxPanels, 4), fewest);
   const int bytes = place_bytes(panels, row_tiles).all();
   const int places = places_of(panels, row_tiles);
   all.split = {panels, (all.panels + panels - 1) / panels, places};
@@ -294,7 +296,7 @@ cudaError_t launch_linear_mxfp4_widened(const LinearMxfp4Args& args, cudaStream_
 cudaError_t prepare_mxfp4_widened_kernels() {
   // Products read whole warpgroups of columns: up to (kWarpgroupPanels - 1) panels past the last weights. Even with the
   // largest tiles the area of x, which follows the weights, is longer than that.
-  constexpr int kFewest = (kSharedBytes - kWidenedBarrierBytes) / place_bytes(kMostPanels, 8).all();
+  constexpr int kFewest = (kSharedBytes - kWidenedBarrierBytes) / place_bytes(kMaxPanels, 8).all();
   static_assert(kFewest >= 4 && kFewest * 2 * half_bytes(1) >= (kWarpgroupPanels - 1) * kPanelBytes);
   for (const int row_tiles : {2, 4, 8}) {
     const cudaError_t error =
