@@ -61,11 +61,23 @@ class Device {
   void* instance_ = nullptr;
 };
 
-// One device for all tests of the program: starting CUDA takes most of a second.
-inline Device& device() {
-  static Device value;
+inline std::unique_ptr<Device>& shared_device() {
+  static std::unique_ptr<Device> value;
   return value;
 }
+
+// One device for all tests of the program: starting CUDA takes most of a second.
+inline Device& device() {
+  if (shared_device() == nullptr) shared_device() = std::make_unique<Device>();
+  return *shared_device();
+}
+
+// Ends that device while the process still runs. When the process ends, cuBLASLt's own statics may end first, and the
+// thread that loads its kernels in the background would use them.
+class EndOfDevice : public testing::Environment {
+  void TearDown() override { shared_device().reset(); }
+};
+inline testing::Environment* const end_of_device = testing::AddGlobalTestEnvironment(new EndOfDevice);
 
 class OnGpu : public testing::Test {
  protected:
