@@ -1,7 +1,7 @@
 // Covers: runtime/abi_check/{attention_state,step_rules}
 #include "fake_world.hpp"
 
-namespace mortise {
+namespace mortise::attention_calls_test {
 namespace {
 
 using namespace fake;
@@ -224,4 +224,4 @@ GROUP_MISTAKE(RowInsideThePrefix, (positions[2] = 2, lengths[1] = 3, slots[2] = 
               "\"Each row of a member has position group_shared_tokens[g] - 1 or above\"")
 
 }  // namespace
-}  // namespace mortise
+}  // namespace mortise::attention_calls_test

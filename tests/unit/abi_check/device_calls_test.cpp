@@ -4,7 +4,7 @@
 #include "fake_world.hpp"
 #include "mortise/ext/graph.h"
 
-namespace mortise {
+namespace mortise::device_calls_test {
 namespace {
 
 using namespace fake;
@@ -355,4 +355,4 @@ TEST_F(CheckedDevice, AThreadOfAPluginMayNotCallIt) {
 }
 
 }  // namespace
-}  // namespace mortise
+}  // namespace mortise::device_calls_test

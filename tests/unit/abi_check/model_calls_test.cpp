@@ -1,6 +1,6 @@
 #include "fake_world.hpp"
 
-namespace mortise {
+namespace mortise::model_calls_test {
 namespace {
 
 using namespace fake;
@@ -189,4 +189,4 @@ TEST_F(CheckedHead, LogitsHaveTheColumns) {
 }
 
 }  // namespace
-}  // namespace mortise
+}  // namespace mortise::model_calls_test

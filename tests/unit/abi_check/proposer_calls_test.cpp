@@ -3,7 +3,7 @@
 #include "fake_parts.hpp"
 #include "mortise/ext/sequences.h"
 
-namespace mortise {
+namespace mortise::proposer_calls_test {
 namespace {
 
 using namespace fake;
@@ -271,4 +271,4 @@ TEST_F(CheckedProposer, DistributionsAreForThoseThatGiveThem) {
 }
 
 }  // namespace
-}  // namespace mortise
+}  // namespace mortise::proposer_calls_test

@@ -6,7 +6,7 @@
 #include "fake_parts.hpp"
 #include "mortise/ext/sequences.h"
 
-namespace mortise {
+namespace mortise::scheduler_calls_test {
 namespace {
 
 using namespace fake;
@@ -457,4 +457,4 @@ TEST_F(CheckedScheduler, NoEventsAreNoCall) {
 }
 
 }  // namespace
-}  // namespace mortise
+}  // namespace mortise::scheduler_calls_test

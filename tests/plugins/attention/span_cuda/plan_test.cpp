@@ -9,7 +9,7 @@
 #include <set>
 #include <tuple>
 
-namespace mortise::span_cuda {
+namespace mortise::span_cuda::plan_test {
 namespace {
 
 struct Sequence {
@@ -193,4 +193,4 @@ TEST(CudaPlan, OfABucketAllWorkIsDecoding) {
 }
 
 }  // namespace
-}  // namespace mortise::span_cuda
+}  // namespace mortise::span_cuda::plan_test

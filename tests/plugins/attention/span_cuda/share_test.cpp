@@ -10,7 +10,7 @@
 
 #include "groups.hpp"
 
-namespace mortise::span_cuda {
+namespace mortise::span_cuda::share_test {
 namespace {
 
 constexpr int32_t kBlockSize = 16, kMaxBlocks = 400;
@@ -281,4 +281,4 @@ TEST(SharePlan, WithoutRoomForPartialsNothingIsShared) {
 }
 
 }  // namespace
-}  // namespace mortise::span_cuda
+}  // namespace mortise::span_cuda::share_test

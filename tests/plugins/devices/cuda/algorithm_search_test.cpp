@@ -13,7 +13,7 @@
 #include "devices/cuda/lt_matmul.hpp"
 #include "kernels/cuda/reference/linear.hpp"
 
-namespace mortise::cuda {
+namespace mortise::cuda::algorithm_search_test {
 namespace {
 
 constexpr int kMeasuredMultiprocessors = 132;
@@ -157,4 +157,4 @@ TEST_F(CudaAlgorithms, AShippedChoiceThatDoesNotFitIsToldAndAnotherServes) {
 }
 
 }  // namespace
-}  // namespace mortise::cuda
+}  // namespace mortise::cuda::algorithm_search_test

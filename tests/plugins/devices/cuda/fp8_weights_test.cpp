@@ -10,7 +10,7 @@
 #include "kernels/cuda/reference/linear_fp8.hpp"
 #include "linear_fp8/linear_fp8_problem.hpp"
 
-namespace mortise::cuda {
+namespace mortise::cuda::fp8_weights_test {
 namespace {
 
 using Fp8Values = cpu::reference::Fp8Weight;
@@ -377,4 +377,4 @@ TEST_F(CudaFp8Weights, NanOtherGroupsAndTypesAreRefused) {
 }
 
 }  // namespace
-}  // namespace mortise::cuda
+}  // namespace mortise::cuda::fp8_weights_test

@@ -5,7 +5,7 @@
 #include "gpu.hpp"
 #include "variables.hpp"
 
-namespace mortise::cuda {
+namespace mortise::cuda::gpu_class_test {
 namespace {
 
 std::string refusal(int major, int minor) {
@@ -100,4 +100,4 @@ TEST_F(CudaKernelSets, GiveTheSameBitsOnOneGpu) {
 }
 
 }  // namespace
-}  // namespace mortise::cuda
+}  // namespace mortise::cuda::gpu_class_test

@@ -9,7 +9,7 @@
 #include "kernels/cpu/reference/head_reduce.hpp"
 #include "kernels/cpu/reference/sample_token.hpp"
 
-namespace mortise::cuda {
+namespace mortise::cuda::head_test {
 namespace {
 
 namespace reference = cpu::reference;
@@ -252,4 +252,4 @@ TEST_F(CudaSample, MissingArraysAreNamed) {
 }
 
 }  // namespace
-}  // namespace mortise::cuda
+}  // namespace mortise::cuda::head_test

@@ -14,7 +14,7 @@
 #include "kernels/cpu/reference/linear_int.hpp"
 #include "linear_int/linear_int_problem.hpp"
 
-namespace mortise::cuda {
+namespace mortise::cuda::int_weights_test {
 namespace {
 
 using cpu::reference::IntWeight;
@@ -445,4 +445,4 @@ TEST_F(CudaIntWeights, AnOrderThatIsNoPermutationIsRefused) {
 }
 
 }  // namespace
-}  // namespace mortise::cuda
+}  // namespace mortise::cuda::int_weights_test

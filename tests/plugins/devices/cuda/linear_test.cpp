@@ -7,7 +7,7 @@
 #include "devices/cuda/cuda_device.hpp"
 #include "kernels/cuda/reference/linear.hpp"
 
-namespace mortise::cuda {
+namespace mortise::cuda::linear_test {
 namespace {
 
 struct Problem {
@@ -190,4 +190,4 @@ TEST_F(CudaLinear, ShapesThatDoNotFitAreNamed) {
 }
 
 }  // namespace
-}  // namespace mortise::cuda
+}  // namespace mortise::cuda::linear_test

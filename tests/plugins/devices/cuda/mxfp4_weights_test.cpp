@@ -10,7 +10,7 @@
 #include "kernels/cuda/reference/linear.hpp"
 #include "linear_mxfp4/mxfp4_problem.hpp"
 
-namespace mortise::cuda {
+namespace mortise::cuda::mxfp4_weights_test {
 namespace {
 
 using cpu::Exponents;
@@ -392,4 +392,4 @@ TEST_F(CudaMxfp4Weights, OddScalesFloatsGroupsAndTypesAreRefused) {
 }
 
 }  // namespace
-}  // namespace mortise::cuda
+}  // namespace mortise::cuda::mxfp4_weights_test

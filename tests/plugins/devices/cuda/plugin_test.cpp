@@ -13,7 +13,7 @@
 #include "devices/cuda/workspace.hpp"
 #include "temp_folder.hpp"
 
-namespace mortise::cuda {
+namespace mortise::cuda::plugin_test {
 namespace {
 
 class CudaDevice : public OnGpu {};
@@ -277,4 +277,4 @@ TEST(TuningFile, AFileOfOthersOrADamagedOneIsRefused) {
 }
 
 }  // namespace
-}  // namespace mortise::cuda
+}  // namespace mortise::cuda::plugin_test

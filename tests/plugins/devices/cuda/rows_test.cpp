@@ -7,7 +7,7 @@
 #include "kernels/cpu/reference/math.hpp"
 #include "kernels/cpu/reference/norm.hpp"
 
-namespace mortise::cuda {
+namespace mortise::cuda::rows_test {
 namespace {
 
 namespace reference = cpu::reference;
@@ -208,4 +208,4 @@ TEST_F(CudaElementwise, EmbedGatherAndScatterCopyRows) {
 }
 
 }  // namespace
-}  // namespace mortise::cuda
+}  // namespace mortise::cuda::rows_test

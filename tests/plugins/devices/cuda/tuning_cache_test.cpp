@@ -15,7 +15,7 @@
 #include "temp_folder.hpp"
 #include "variables.hpp"
 
-namespace mortise::cuda {
+namespace mortise::cuda::tuning_cache_test {
 namespace {
 
 constexpr LinearShape kShape = {4096, 288, true, false, 16};
@@ -145,4 +145,4 @@ TEST_F(TuningCacheTest, NoLinkInACheckpointIsWrittenThrough) {
 }
 
 }  // namespace
-}  // namespace mortise::cuda
+}  // namespace mortise::cuda::tuning_cache_test

@@ -5,7 +5,7 @@
 #include "gpu_fixture.hpp"
 #include "kernels/cuda/reference/linear.hpp"
 
-namespace mortise::cuda {
+namespace mortise::cuda::linear_mma_test {
 namespace {
 
 class KernelsCudaLinear : public OnGpu {
@@ -50,4 +50,4 @@ TEST_F(KernelsCudaLinear, EveryTileGivesTheBitsOfTheReference) {
 }
 
 }  // namespace
-}  // namespace mortise::cuda
+}  // namespace mortise::cuda::linear_mma_test

@@ -8,7 +8,7 @@
 #include "kernels/cuda/reference/linear.hpp"
 #include "kernels/cuda/rows.hpp"
 
-namespace mortise::cuda {
+namespace mortise::cuda::linear_stream_test {
 namespace {
 
 class KernelsCudaLinearStream : public OnGpu {
@@ -190,4 +190,4 @@ TEST_F(KernelsCudaLinearStream, LeavesWhatItCannotReadToOthers) {
 }
 
 }  // namespace
-}  // namespace mortise::cuda
+}  // namespace mortise::cuda::linear_stream_test

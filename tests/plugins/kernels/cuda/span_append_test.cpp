@@ -12,7 +12,7 @@
 #include "kernels/cuda/span.hpp"
 #include "world.hpp"
 
-namespace mortise::test {
+namespace mortise::test::span_append_test {
 namespace {
 
 struct Case {
@@ -221,4 +221,4 @@ INSTANTIATE_TEST_SUITE_P(Int8, Append,
                                          Case{256, 256, false, true, 32, kInt8}));
 
 }  // namespace
-}  // namespace mortise::test
+}  // namespace mortise::test::span_append_test

@@ -14,7 +14,7 @@
 #include "kernels/cuda/span_math.cuh"
 #include "world.hpp"
 
-namespace mortise::test {
+namespace mortise::test::span_merge_test {
 namespace {
 
 constexpr int32_t kTokens = 700, kHeads = 3;  // of out
@@ -168,4 +168,4 @@ TEST_P(Merge, OfNothingWritesNothing) {
 INSTANTIATE_TEST_SUITE_P(HeadDims, Merge, testing::ValuesIn(cuda::kSpanHeadDims));
 
 }  // namespace
-}  // namespace mortise::test
+}  // namespace mortise::test::span_merge_test

@@ -7,7 +7,7 @@
 #include "span_shape.hpp"
 #include "world.hpp"
 
-namespace mortise::test {
+namespace mortise::test::span_shared_test {
 namespace {
 
 // The first row that differs, as a text; empty if there is none.
@@ -194,4 +194,4 @@ INSTANTIATE_TEST_SUITE_P(Shapes, SharedSpans,
                          shape_name);
 
 }  // namespace
-}  // namespace mortise::test
+}  // namespace mortise::test::span_shared_test

@@ -12,7 +12,7 @@
 #include "span_shape.hpp"
 #include "world.hpp"
 
-namespace mortise::test {
+namespace mortise::test::span_test {
 namespace {
 
 // The first row that differs, as a text; empty if there is none. Only rows that are in both.
@@ -311,4 +311,4 @@ TEST(SpanExtremes, WeightsAndSumsOfTheReferenceAreThoseOfTheSpecification) {
 }
 
 }  // namespace
-}  // namespace mortise::test
+}  // namespace mortise::test::span_test
