@@ -89,7 +89,7 @@ mortise_status bind(mortise_attention* handle, const mortise_attention_bind_args
 
 mortise_status plan(mortise_attention* handle, const mortise_step* step, mortise_error* error) {
   Attention& self = of(handle);
-  static volatile int32_t sink;
+  [[maybe_unused]] static volatile int32_t sink;
   if (self.kept != nullptr) sink = self.kept[0];
   if (self.defect.is("keeps_batch")) self.kept = step->batch->positions;
   if (self.defect.is("throws")) throw std::string("out of a step");

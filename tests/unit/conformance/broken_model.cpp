@@ -131,7 +131,7 @@ bool shows(Model& self, const mortise_batch& batch) {
 
 // What a step may not do with memory.
 void misuse_memory(Model& self, const mortise_step& step) {
-  static volatile uint32_t sink;
+  [[maybe_unused]] static volatile uint32_t sink;
   if (self.kept_attention != nullptr) sink = self.kept_attention->struct_size;
   if (self.defect.is("keeps_table")) self.kept_attention = step.attention_table;
   if (self.defect.is("keeps_reader")) sink = *static_cast<const uint32_t*>(self.view.data);

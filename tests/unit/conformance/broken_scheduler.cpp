@@ -42,7 +42,7 @@ mortise_status create(const mortise_host* host, const mortise_create_args* args,
   if (given.option_reader == nullptr) {
     // Without options the defect is not known: only the one that is found without them.
     if (has_static_defect("ignores_struct_size")) {
-      static volatile int32_t sink;
+      [[maybe_unused]] static volatile int32_t sink;
       sink = static_cast<int32_t>(reinterpret_cast<std::uintptr_t>(args->option_reader));
     }
     return mortise::set_error(error, MORTISE_FAILED_PRECONDITION, "create", "this host is too old");

@@ -114,7 +114,7 @@ inline mortise_status misbehave_in_create(const Defect& defect, const mortise_ho
                                           const mortise_create_args* args, mortise_error* error) {
   if (defect.is("writes_null_error")) error->code = 7;
   if (defect.is("ignores_struct_size")) {
-    static volatile int32_t sink;
+    [[maybe_unused]] static volatile int32_t sink;
     sink = args->world + static_cast<int32_t>(reinterpret_cast<std::uintptr_t>(args->option_reader));
   }
   if (defect.is("leaks_host_memory")) host->allocate(host, 100, 8);
