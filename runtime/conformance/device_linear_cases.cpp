@@ -9,12 +9,12 @@
 namespace mortise::conformance {
 namespace {
 
-struct Product {
+struct LinearProduct {
   const DeviceBench& bench;
   Matrix w, bias;
   DeviceWeight weight, bias_weight;
 
-  Product(const DeviceBench& bench, std::int64_t n, std::int64_t k, bool has_bias)
+  LinearProduct(const DeviceBench& bench, std::int64_t n, std::int64_t k, bool has_bias)
       : bench(bench), w(bench.draw(n, k)), bias(bench.draw(1, n)) {
     weight = prepare(bench.device, {MORTISE_WEIGHT_LINEAR, bench.dtype}, {w});
     if (has_bias) bias_weight = prepare_vector(bench.device, bias);
@@ -60,7 +60,7 @@ void linear_is_right(Subject& subject) {
     } shapes[] = {{1, 64, 32}, {3, 100, 64}, {7, 64, 100}, {40, 192, 256}, {130, 70, 31}};
     for (const auto& [m, n, k] : shapes) {
       for (const bool has_bias : {false, true}) {
-        const Product product(bench, n, k, has_bias);
+        const LinearProduct product(bench, n, k, has_bias);
         const Matrix x = bench.draw(m, k);
         for (const std::int32_t out_dtype : {bench.dtype, std::int32_t{MORTISE_F32}}) {
           const Matrix expected = product.expected(x, out_dtype), found = product(x, out_dtype);
@@ -78,7 +78,7 @@ void linear_is_right(Subject& subject) {
 void linear_rows_are_independent(Subject& subject) {
   in_each_type(subject, [](const DeviceBench& bench) {
     for (const std::int64_t k : {64, 320, 1024}) {
-      const Product product(bench, 192, k, true);
+      const LinearProduct product(bench, 192, k, true);
       const Matrix x = bench.draw(70, k);
       const auto compute = [&](const Matrix& some) { return product(some, bench.dtype); };
       expect_independent(bench, x, compute(x), compute, "linear: a row changes with the other rows");
@@ -88,7 +88,7 @@ void linear_rows_are_independent(Subject& subject) {
 
 void linear_columns_are_independent(Subject& subject) {
   in_each_type(subject, [](const DeviceBench& bench) {
-    const Product product(bench, 200, 128, true);
+    const LinearProduct product(bench, 200, 128, true);
     const Matrix x = bench.draw(9, 128), whole = product(x, MORTISE_F32);
     for (const auto& [begin, end] : {std::pair(0, 64), std::pair(64, 192), std::pair(128, 200)}) {
       Matrix expected = zeros(MORTISE_F32, x.rows, end - begin);
@@ -100,7 +100,7 @@ void linear_columns_are_independent(Subject& subject) {
 
 void linear_takes_strided_rows(Subject& subject) {
   in_each_type(subject, [](const DeviceBench& bench) {
-    const Product product(bench, 128, 96, false);
+    const LinearProduct product(bench, 128, 96, false);
     const Matrix x = bench.draw(20, 96);
     expect_equal(product(x, bench.dtype), product(x, bench.dtype, 0, 0, 64), "linear: a row changes with the stride");
   });
@@ -108,8 +108,8 @@ void linear_takes_strided_rows(Subject& subject) {
 
 void linear_joins_parts(Subject& subject) {
   in_each_type(subject, [](const DeviceBench& bench) {
-    const Product whole(bench, 192, 64, false);
-    Product joined = whole;
+    const LinearProduct whole(bench, 192, 64, false);
+    LinearProduct joined = whole;
     joined.weight =
         prepare(bench.device, {MORTISE_WEIGHT_LINEAR, bench.dtype}, {whole.w.rows_at({0, 1, 2, 3, 4, 5, 6, 7}), [&] {
                                                                        std::vector<std::int64_t> rest(184);
@@ -123,7 +123,7 @@ void linear_joins_parts(Subject& subject) {
 
 void linear_gates(Subject& subject) {
   in_each_type(subject, [](const DeviceBench& bench) {
-    const Product product(bench, 256, 64, false);
+    const LinearProduct product(bench, 256, 64, false);
     const Matrix x = bench.draw(6, 64), y = product(x, bench.dtype);
     for (const std::int32_t gate : {MORTISE_ACT_SILU, MORTISE_ACT_GELU, MORTISE_ACT_GELU_TANH, MORTISE_ACT_RELU}) {
       const DeviceMatrix in(bench.device, y), out(bench.device, zeros(bench.dtype, 6, 128));
@@ -149,7 +149,7 @@ void quantized_linear(Subject& subject) {
       const std::int32_t asked = form.value_type == 0 ? MORTISE_I8 : form.value_type;
       if (bench.device.table->numerics_id(bench.device.device, asked) == nullptr) continue;
       ++num_forms;
-      Product product(bench, 128, 256, false);
+      LinearProduct product(bench, 128, 256, false);
       product.weight = prepare(bench.device, form, {product.w});
       const Matrix x = bench.draw(33, 256);
       const auto compute = [&](const Matrix& some) { return product(some, bench.dtype); };
@@ -171,7 +171,7 @@ void quantized_linear(Subject& subject) {
 // which is the only linear that numerics.h leaves out, may store any NaN (docs/numerics.md, "Linear on CUDA").
 void linear_keeps_odd_numbers_in_their_row(Subject& subject) {
   in_each_type(subject, [](const DeviceBench& bench) {
-    const Product product(bench, 64, 64, false);
+    const LinearProduct product(bench, 64, 64, false);
     const Matrix sound = bench.draw(9, 64);
     Matrix x = sound;
     x.row(4)[10] = MORTISE_NAN;
@@ -194,7 +194,7 @@ void linear_keeps_odd_numbers_in_their_row(Subject& subject) {
 
 void linear_refuses_wrong_shapes(Subject& subject) {
   in_each_type(subject, [](const DeviceBench& bench) {
-    const Product product(bench, 64, 32, false);
+    const LinearProduct product(bench, 64, 32, false);
     const DeviceMatrix wide(bench.device, zeros(bench.dtype, 4, 48)), right(bench.device, zeros(bench.dtype, 4, 32)),
         out(bench.device, zeros(bench.dtype, 4, 64)), short_out(bench.device, zeros(bench.dtype, 3, 64));
     for (const auto& [x, to] : {std::pair(&wide, &out), std::pair(&right, &short_out), std::pair(&right, &wide)}) {
