@@ -127,7 +127,7 @@ SWAPS = [
     {"part": "attention", "plugin": "paged", "options": {"block_size": 32}},
     {"part": "scheduler", "plugin": "fcfs", "options": {"max_num_seqs": 3, "max_batched_tokens": 32}},
     {"part": "kv_cache", "options": {"memory": "8MiB"}},
-    {"part": "device", "plugin": "cpu", "options": {"threads": 1}},
+    {"part": "device", "plugin": "cpu", "options": {"threads": 2}},
 ]
 
 

@@ -35,7 +35,7 @@ def test_equal_parts_of_every_kind_come_in_and_say_what_was_compared(server, tmp
     rebuilt.write_bytes((BUILD / "llama.so").read_bytes() + b"another build")
     changes = [("attention", "cascade", {}), ("scheduler", "prefix_group", SIZES), ("model", str(rebuilt), {}),
                ("proposer", "draft_model", dict(path=str(SOURCE / "models/demo-draft"), max_tokens=3)),
-               ("attention", "paged", {}), ("scheduler", "fcfs", SIZES), ("device", "cpu", dict(threads=1)),
+               ("attention", "paged", {}), ("scheduler", "fcfs", SIZES), ("device", "cpu", dict(threads=2)),
                ("proposer", "ngram", {})]
     with Streams(server, expected) as streams:
         answers = {}
