@@ -87,8 +87,8 @@ Scenario batch_scenario(Subject& subject, const Sizes& sizes) {
 }
 
 Scenario groups_scenario(Subject& subject, const Sizes& sizes) {
-  GroupLoad load{sizes.num_groups.value_or(32), one_batch(sizes, 8),       sizes.shared.value_or(512),
-                 sizes.own.value_or(64),        sizes.output.value_or(32), sizes.largest_group};
+  PrefixGroupLoad load{sizes.num_groups.value_or(32), one_batch(sizes, 8),       sizes.shared.value_or(512),
+                       sizes.own.value_or(64),        sizes.output.value_or(32), sizes.largest_group};
   check_at_least(1, "--groups", load.num_groups);
   check_at_least(0, "--shared", load.shared);
   check_at_least(1, "--own", load.own);

@@ -100,18 +100,18 @@ std::vector<Request> make_requests(const std::vector<SequenceShape>& sequences, 
   return requests;
 }
 
-std::vector<std::int64_t> GroupLoad::group_sizes() const {
+std::vector<std::int64_t> PrefixGroupLoad::group_sizes() const {
   std::vector<std::int64_t> sizes(static_cast<std::size_t>(num_groups), per_group);
   if (largest > 0) sizes.push_back(largest);
   return sizes;
 }
 
-std::int64_t GroupLoad::num_different() const {
+std::int64_t PrefixGroupLoad::num_different() const {
   const std::int64_t num_prefixes = num_groups + (largest > 0 ? 1 : 0);
   return num_prefixes * shared + (num_groups * per_group + largest) * own;
 }
 
-std::vector<SequenceShape> group_shapes(const GroupLoad& load) {
+std::vector<SequenceShape> group_shapes(const PrefixGroupLoad& load) {
   std::vector<SequenceShape> shapes;
   for (const std::int64_t members : load.group_sizes()) {
     for (std::int64_t i = 0; i < members; ++i) {
@@ -121,7 +121,7 @@ std::vector<SequenceShape> group_shapes(const GroupLoad& load) {
   return shapes;
 }
 
-std::vector<Request> make_group_requests(const GroupLoad& load, std::int32_t vocab_size, std::uint32_t seed) {
+std::vector<Request> make_group_requests(const PrefixGroupLoad& load, std::int32_t vocab_size, std::uint32_t seed) {
   std::mt19937 random(seed);
   std::vector<Request> requests;
   for (const std::int64_t members : load.group_sizes()) {

@@ -18,14 +18,14 @@ std::vector<Request> make_requests(const std::vector<SequenceShape>& sequences, 
 // A load of `num_groups` times `per_group` requests, and of another group of `largest` requests unless that is 0.
 // Requests of one group share their first tokens. The requests are shuffled. The first request of each group, in the
 // order of groups, has no cached tokens. A value.
-struct GroupLoad {
+struct PrefixGroupLoad {
   std::int64_t num_groups, per_group, shared, own, output, largest = 0;
 
   std::vector<std::int64_t> group_sizes() const;
   std::int64_t num_different() const;  // prompt tokens, with each shared beginning counted once
 };
-std::vector<SequenceShape> group_shapes(const GroupLoad& load);
-std::vector<Request> make_group_requests(const GroupLoad& load, std::int32_t vocab_size, std::uint32_t seed);
+std::vector<SequenceShape> group_shapes(const PrefixGroupLoad& load);
+std::vector<Request> make_group_requests(const PrefixGroupLoad& load, std::int32_t vocab_size, std::uint32_t seed);
 
 // Returns `count` sequences with prompts of 16 to `prompt` tokens, and 8 to `output` generated tokens.
 std::vector<SequenceShape> mixed_shapes(std::int64_t count, std::int64_t prompt, std::int64_t output,

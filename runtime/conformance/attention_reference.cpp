@@ -14,20 +14,20 @@ class Heads {
  public:
   Heads(const AttentionShape& shape, const std::vector<std::int32_t>& tokens)
       : shape_(shape), tokens_(tokens), cos_(rope_table(shape, false)), sin_(rope_table(shape, true)) {
-    q_norm_ = norm_weight(shape, RowOf::kQuery);
-    k_norm_ = norm_weight(shape, RowOf::kKey);
+    q_norm_ = norm_weight(shape, Projection::kQuery);
+    k_norm_ = norm_weight(shape, Projection::kKey);
   }
 
   std::vector<float> query(std::int32_t position, std::int32_t layer, std::int32_t head) const {
-    return prepared(RowOf::kQuery, position, layer, head);
+    return prepared(Projection::kQuery, position, layer, head);
   }
   void keys_and_values(std::int32_t layer, std::int32_t head, std::vector<float>& keys,
                        std::vector<float>& values) const {
     keys.clear();
     values.clear();
     for (std::int32_t position = 0; position < static_cast<std::int32_t>(tokens_.size()); ++position) {
-      std::vector<float> k = prepared(RowOf::kKey, position, layer, head);
-      std::vector<float> v = head_values(shape_, RowOf::kValue, token(position), position, layer, head);
+      std::vector<float> k = prepared(Projection::kKey, position, layer, head);
+      std::vector<float> v = head_values(shape_, Projection::kValue, token(position), position, layer, head);
       mortise_span_written(k.data(), v.data(), shape_.head_dim);
       keys.insert(keys.end(), k.begin(), k.end());
       values.insert(values.end(), v.begin(), v.end());
@@ -41,9 +41,10 @@ class Heads {
 
  private:
   std::int32_t token(std::int32_t position) const { return tokens_[static_cast<std::size_t>(position)]; }
-  std::vector<float> prepared(RowOf row, std::int32_t position, std::int32_t layer, std::int32_t head) const {
-    std::vector<float> x = head_values(shape_, row, token(position), position, layer, head);
-    const auto& norm = row == RowOf::kQuery ? q_norm_ : k_norm_;
+  std::vector<float> prepared(Projection projection, std::int32_t position, std::int32_t layer,
+                              std::int32_t head) const {
+    std::vector<float> x = head_values(shape_, projection, token(position), position, layer, head);
+    const auto& norm = projection == Projection::kQuery ? q_norm_ : k_norm_;
     if (shape_.has_norms) {
       mortise_rms_norm(shape_.is_bf16(), x.data(), norm.data(), kNormEps, shape_.head_dim, x.data());
     }

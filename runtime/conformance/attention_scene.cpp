@@ -18,8 +18,8 @@ std::vector<std::uint8_t> stored(const AttentionShape& shape, const std::vector<
   return bytes;
 }
 
-DeviceWeight prepare_norm(const DeviceAccess& device, const AttentionShape& shape, RowOf row) {
-  return prepare_vector(device, {shape.dtype, 1, shape.head_dim, norm_weight(shape, row)});
+DeviceWeight prepare_norm(const DeviceAccess& device, const AttentionShape& shape, Projection projection) {
+  return prepare_vector(device, {shape.dtype, 1, shape.head_dim, norm_weight(shape, projection)});
 }
 
 // Returns columns of a dense matrix with rows of `row_bytes`, as [rows, heads, head_dim].
@@ -72,8 +72,8 @@ AttentionScene::AttentionScene(const PartInstance& device, const Part& part, Att
       cos_(device, std::span<const float>(rope_table(shape_, false))),
       sin_(device, std::span<const float>(rope_table(shape_, true))) {
   if (!shape_.has_norms) return;
-  q_norm_ = prepare_norm(device, shape_, RowOf::kQuery);
-  k_norm_ = prepare_norm(device, shape_, RowOf::kKey);
+  q_norm_ = prepare_norm(device, shape_, Projection::kQuery);
+  k_norm_ = prepare_norm(device, shape_, Projection::kKey);
 }
 
 void AttentionScene::copy_blocks(std::size_t sequence) {
@@ -86,16 +86,16 @@ void AttentionScene::copy_blocks(std::size_t sequence) {
   });
 }
 
-void AttentionScene::fill_heads(std::vector<std::uint8_t>& matrix, std::size_t row_bytes, std::size_t offset, RowOf row,
-                                std::int32_t layer, const std::vector<SceneRun>& runs) const {
-  const std::int32_t heads = row == RowOf::kQuery ? shape_.num_heads : shape_.num_kv_heads;
+void AttentionScene::fill_heads(std::vector<std::uint8_t>& matrix, std::size_t row_bytes, std::size_t offset,
+                                Projection projection, std::int32_t layer, const std::vector<SceneRun>& runs) const {
+  const std::int32_t heads = projection == Projection::kQuery ? shape_.num_heads : shape_.num_kv_heads;
   std::uint8_t* at = matrix.data() + offset;
   for (const SceneRun& run : runs) {
     for (std::int32_t position = run.first; position < run.first + run.count; ++position, at += row_bytes) {
       const std::int32_t token = sequences_.tokens(run.sequence)[static_cast<std::size_t>(position)];
       std::uint8_t* head_at = at;
       for (std::int32_t head = 0; head < heads; ++head) {
-        const auto bytes = stored(shape_, head_values(shape_, row, token, position, layer, head));
+        const auto bytes = stored(shape_, head_values(shape_, projection, token, position, layer, head));
         head_at = std::ranges::copy(bytes, head_at).out;
       }
     }
@@ -110,24 +110,24 @@ std::vector<std::uint8_t> AttentionScene::run_layer(const Part& part, const mort
                     kv_bytes = head_bytes * static_cast<std::size_t>(shape_.num_kv_heads);
   // q, k and v lie in one matrix if the step has packed rows, else in a matrix each.
   const std::size_t qkv_bytes = q_bytes + 2 * kv_bytes;
-  const auto matrix = [&](RowOf row, std::size_t columns) {
+  const auto matrix = [&](Projection projection, std::size_t columns) {
     std::vector<std::uint8_t> bytes(rows * columns);
-    fill_heads(bytes, columns, 0, row, layer, runs);
+    fill_heads(bytes, columns, 0, projection, layer, runs);
     return bytes;
   };
   std::vector<std::uint8_t> all(has_packed_qkv ? rows * qkv_bytes : 0);
   if (has_packed_qkv) {
-    fill_heads(all, qkv_bytes, 0, RowOf::kQuery, layer, runs);
-    fill_heads(all, qkv_bytes, q_bytes, RowOf::kKey, layer, runs);
-    fill_heads(all, qkv_bytes, q_bytes + kv_bytes, RowOf::kValue, layer, runs);
+    fill_heads(all, qkv_bytes, 0, Projection::kQuery, layer, runs);
+    fill_heads(all, qkv_bytes, q_bytes, Projection::kKey, layer, runs);
+    fill_heads(all, qkv_bytes, q_bytes + kv_bytes, Projection::kValue, layer, runs);
   }
-  const auto upload = [&](RowOf row, std::size_t columns) {
-    const std::vector<std::uint8_t> bytes = has_packed_qkv ? std::vector<std::uint8_t>() : matrix(row, columns);
+  const auto upload = [&](Projection projection, std::size_t columns) {
+    const std::vector<std::uint8_t> bytes = has_packed_qkv ? std::vector<std::uint8_t>() : matrix(projection, columns);
     return DeviceBuffer(device_, std::span<const std::uint8_t>(bytes));
   };
   const DeviceBuffer together(device_, std::span<const std::uint8_t>(all));
-  const DeviceBuffer q_alone = upload(RowOf::kQuery, q_bytes), k_alone = upload(RowOf::kKey, kv_bytes),
-                     v_alone = upload(RowOf::kValue, kv_bytes);
+  const DeviceBuffer q_alone = upload(Projection::kQuery, q_bytes), k_alone = upload(Projection::kKey, kv_bytes),
+                     v_alone = upload(Projection::kValue, kv_bytes);
   const DeviceBuffer out_memory(device_, rows * q_bytes, kUnwritten);
   const auto tensor = [&](const DeviceBuffer& alone, std::size_t bytes, std::size_t offset, std::int32_t heads) {
     return has_packed_qkv ? heads_at(shape_, together, qkv_bytes, offset, heads)
@@ -160,7 +160,7 @@ std::vector<std::uint8_t> AttentionScene::run_layer(const Part& part, const mort
   for (const DeviceBuffer* buffer : {&together, &q_alone, &k_alone, &v_alone}) {
     buffer->expect_guards("q, k or v");
   }
-  if (!has_packed_qkv) expect(v_alone.read() == matrix(RowOf::kValue, kv_bytes), "append changes v");
+  if (!has_packed_qkv) expect(v_alone.read() == matrix(Projection::kValue, kv_bytes), "append changes v");
   return bytes;
 }
 

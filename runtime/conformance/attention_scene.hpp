@@ -63,7 +63,7 @@ class AttentionScene {
   std::vector<std::uint8_t> run_layer(const Part& part, const mortise_step& step, std::int32_t layer,
                                       const std::vector<SceneRun>& runs, bool has_packed_qkv);
   // Writes the numbers of all heads into a matrix. Padding rows get 0.
-  void fill_heads(std::vector<std::uint8_t>& matrix, std::size_t row_bytes, std::size_t offset, RowOf row,
+  void fill_heads(std::vector<std::uint8_t>& matrix, std::size_t row_bytes, std::size_t offset, Projection projection,
                   std::int32_t layer, const std::vector<SceneRun>& runs) const;
 
   const PartInstance& device_;

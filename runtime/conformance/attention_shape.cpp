@@ -43,14 +43,14 @@ std::string AttentionShape::text() const {
                      has_norms ? ", norms of q and k" : "");
 }
 
-std::vector<float> head_values(const AttentionShape& shape, RowOf row, std::int32_t token, std::int32_t position,
-                               std::int32_t layer, std::int32_t head) {
+std::vector<float> head_values(const AttentionShape& shape, Projection projection, std::int32_t token,
+                               std::int32_t position, std::int32_t layer, std::int32_t head) {
   std::vector<float> values(static_cast<std::size_t>(shape.head_dim));
   std::uint64_t key = static_cast<std::uint32_t>(token);
-  for (const auto part : {position, layer, head, static_cast<std::int32_t>(row)}) {
+  for (const auto part : {position, layer, head, static_cast<std::int32_t>(projection)}) {
     key = (key ^ static_cast<std::uint32_t>(part)) * 0xd1342543de82ef95u + 1;
   }
-  const float range = row == RowOf::kValue ? 1.0f : 2.0f;  // wide enough for scores that differ
+  const float range = projection == Projection::kValue ? 1.0f : 2.0f;  // wide enough for scores that differ
   for (std::size_t i = 0; i < values.size(); ++i) {
     values[i] = token == kPoison ? std::numeric_limits<float>::quiet_NaN() : range * uniform(key + i);
     values[i] = mortise_round(values[i], shape.is_bf16());
@@ -70,10 +70,10 @@ std::vector<float> rope_table(const AttentionShape& shape, bool sine) {
   return table;
 }
 
-std::vector<float> norm_weight(const AttentionShape& shape, RowOf row) {
+std::vector<float> norm_weight(const AttentionShape& shape, Projection projection) {
   std::vector<float> weight;
   for (std::int32_t i = 0; i < shape.head_dim; ++i) {
-    const auto place = static_cast<std::uint64_t>(i) + 1000 * static_cast<std::uint64_t>(row);
+    const auto place = static_cast<std::uint64_t>(i) + 1000 * static_cast<std::uint64_t>(projection);
     weight.push_back(mortise_round(1 + 0.5f * uniform(place), shape.is_bf16()));
   }
   return weight;

@@ -33,18 +33,18 @@ inline constexpr std::int32_t kVocabSize = 512;     // of the model that a part 
 inline constexpr std::int32_t kMaxModelLen = 4096;  // in tokens
 inline constexpr float kNormEps = 1e-6f;
 
-enum class RowOf : std::uint32_t { kQuery, kKey, kValue };
+enum class Projection : std::uint32_t { kQuery, kKey, kValue };
 
 // A token whose values are NaN.
 inline constexpr std::int32_t kPoison = -1;
 
 // Returns the numbers of one head before norm and rotary embedding, as values of the shape's dtype. They depend on the
 // arguments alone: equal tokens at equal positions have equal keys, whichever sequence they are in.
-std::vector<float> head_values(const AttentionShape& shape, RowOf row, std::int32_t token, std::int32_t position,
-                               std::int32_t layer, std::int32_t head);
+std::vector<float> head_values(const AttentionShape& shape, Projection projection, std::int32_t token,
+                               std::int32_t position, std::int32_t layer, std::int32_t head);
 
 // Return the tables of mortise_rope, [kMaxModelLen, rotary_dim / 2], and the weights of the norms, [head_dim].
 std::vector<float> rope_table(const AttentionShape& shape, bool sine);
-std::vector<float> norm_weight(const AttentionShape& shape, RowOf row);
+std::vector<float> norm_weight(const AttentionShape& shape, Projection projection);
 
 }  // namespace mortise::conformance

@@ -27,7 +27,7 @@ constexpr int kSharedBytes = 203 << 10;         // leaves room for a block of th
 constexpr int kEarlyBytes = 48 << 10;           // bytes of weights in flight before the preceding kernels have ended
 constexpr int kMaxTermBytes = 64 << 10;         // bytes of the teams' sums
 // If fewer warps are busy, linear_int_wide is faster (H100, shapes of an 8B model).
-constexpr int kFewestWarps = 4, kFewestWarpsOfTwoTiles = 6;
+constexpr int kMinWarps = 4, kMinWarpsForTwoTiles = 6;
 // Named barriers: one for all multiplying warps, one for the first team (each further team has the next number).
 constexpr int kAllReady = 1, kTeams = 2;
 
@@ -360,8 +360,8 @@ bool streams_int(const LinearIntArgs& args) {
   // A small product is fast anyway, and with one row this kernel also saves the kernel that makes q.
   const std::int64_t tiles = num_tiles(args);
   if (args.m == 1 || tiles <= most / 4) return true;
-  return split.teams * split.team >= (args.m > kTileRows ? kFewestWarpsOfTwoTiles : kFewestWarps) &&
-         (args.m <= kTileRows || split.teams >= kFewestWarpsOfTwoTiles);
+  return split.teams * split.team >= (args.m > kTileRows ? kMinWarpsForTwoTiles : kMinWarps) &&
+         (args.m <= kTileRows || split.teams >= kMinWarpsForTwoTiles);
 }
 
 std::uint64_t stream_int_workspace_bytes(const LinearIntArgs& args) {

@@ -34,7 +34,7 @@ TEST(BenchLoad, TheSameSeedMakesTheSamePromptsAndAnotherNone) {
 }
 
 TEST(BenchLoad, MembersOfAGroupShareTheirBeginningAndNothingElse) {
-  const GroupLoad load{3, 4, 20, 5, 2};
+  const PrefixGroupLoad load{3, 4, 20, 5, 2};
   const auto requests = make_group_requests(load, kVocab, 1);
   ASSERT_EQ(requests.size(), 12u);
   std::map<std::vector<std::int32_t>, int> members;
@@ -58,7 +58,7 @@ TEST(BenchLoad, OneOfAGroupComputesWhatTheOthersFind) {
 }
 
 TEST(BenchLoad, OneGroupMayBeLargerThanTheOthers) {
-  const GroupLoad load{2, 3, 20, 5, 4, /*largest=*/7};
+  const PrefixGroupLoad load{2, 3, 20, 5, 4, /*largest=*/7};
   EXPECT_EQ(group_shapes(load).size(), 13u);
   std::map<std::int32_t, int> members;
   for (const Request& request : make_group_requests(load, kVocab, 1)) ++members[request.prompt.front()];
