@@ -139,6 +139,12 @@ __global__ void __launch_bounds__(kThreads) scatter_kernel(const ScatterArgs arg
       reinterpret_cast<const Word*>(args.from + m * args.from_stride)[word];
 }
 
+__global__ void __launch_bounds__(kMaxSmallCopy)
+    small_copy_kernel(const std::byte* from, std::byte* to, std::size_t bytes) {
+  wait_for_kernel_before();
+  if (threadIdx.x < bytes) to[threadIdx.x] = from[threadIdx.x];
+}
+
 // Returns the largest of 16, 4 and 2 bytes that divides the addresses, strides and lengths of both sets of rows.
 template <class Args>
 std::size_t word_bytes(const Args& args) {
@@ -186,6 +192,10 @@ cudaError_t launch_scatter(const ScatterArgs& args, cudaStream_t stream) {
       word == 16 ? scatter_kernel<uint4> : (word == 4 ? scatter_kernel<std::uint32_t> : scatter_kernel<std::uint16_t>);
   const std::int64_t words = args.rows * args.row_bytes / static_cast<std::int64_t>(word);
   return launch_overlapped(kernel, static_cast<unsigned>((words + kThreads - 1) / kThreads), kThreads, 0, stream, args);
+}
+
+cudaError_t launch_small_copy(const std::byte* from, std::byte* to, std::size_t bytes, cudaStream_t stream) {
+  return launch_overlapped(small_copy_kernel, 1, kMaxSmallCopy, 0, stream, from, to, bytes);
 }
 
 }  // namespace mortise::cuda

@@ -10,6 +10,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstddef>
 #include <cstdint>
 
 #include "kernels/cuda/types.hpp"
@@ -74,6 +75,10 @@ struct ScatterArgs {
   std::int64_t rows, row_bytes;
 };
 cudaError_t launch_scatter(const ScatterArgs& args, cudaStream_t stream);
+
+// to[i] = from[i] for up to kMaxSmallCopy bytes. `to` may be page-locked memory of the host.
+constexpr std::size_t kMaxSmallCopy = 256;
+cudaError_t launch_small_copy(const std::byte* from, std::byte* to, std::size_t bytes, cudaStream_t stream);
 
 // Raises the shared-memory limit of the row kernels, so that they can hold a row of up to `most_columns` columns. Call
 // it once, before any launch.

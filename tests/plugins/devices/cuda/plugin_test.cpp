@@ -89,6 +89,30 @@ TEST_F(CudaDevice, CopiesThroughPinnedMemoryInOrder) {
   table().host_free(gpu(), pinned);
 }
 
+// A kernel copies up to 256 bytes.
+TEST_F(CudaDevice, SmallDownloadsEndWhereTheyShouldAndFollowWhatIsQueued) {
+  constexpr std::size_t kBytes = 512;
+  void* pinned = nullptr;
+  expect_ok(table().host_allocate(gpu(), kBytes, &pinned, error()));
+  auto* const to = static_cast<uint8_t*>(pinned);
+  std::vector<uint8_t> values(kBytes);
+  for (std::size_t i = 0; i < kBytes; ++i) values[i] = static_cast<uint8_t>(i * 7 + 1);
+  const Array<uint8_t> memory(values), filled(kBytes);
+  for (const std::size_t bytes : {1, 4, 255, 256, 257}) {
+    for (const std::size_t offset : {0, 3}) {
+      std::memset(to, 0xee, kBytes);
+      expect_ok(table().fill(gpu(), nullptr, filled.data(), 0x11, kBytes, error()));
+      expect_ok(table().copy(gpu(), nullptr, filled.data(), memory.data(), kBytes, error()));
+      expect_ok(table().copy(gpu(), nullptr, to + 1, filled.data() + offset, bytes, error()));
+      device().synchronize();
+      EXPECT_TRUE(std::equal(to + 1, to + 1 + bytes, values.begin() + static_cast<std::ptrdiff_t>(offset))) << bytes;
+      EXPECT_EQ(to[0], 0xee);
+      EXPECT_EQ(to[1 + bytes], 0xee) << bytes;
+    }
+  }
+  table().host_free(gpu(), pinned);
+}
+
 TEST_F(CudaDevice, EventsOrderStreams) {
   mortise_stream* other = nullptr;
   mortise_event* event = nullptr;
