@@ -8,7 +8,7 @@ from live_server import live_server
 
 def test_no_swap_changes_or_loses_a_stream(tmp_path):
     script = tmp_path / "storm.lua"
-    script.write_text(swap_storm.SCRIPT.format(device="cpu { threads = 2 }", models=SOURCE / "models"))
+    script.write_text(swap_storm.SCRIPT.format(device="cpu { threads = 1 }", models=SOURCE / "models"))
     env = {"MORTISE_LOG": "warning"}  # nobody reads its log meanwhile
     with live_server(script, env=env) as server, live_server(script, env=env) as untouched:
         swaps = swap_storm.Swaps(tmp_path, seed=3)
