@@ -35,7 +35,7 @@ struct mortise_device {
   cudaStream_t stream = nullptr;  // serves as the stream NULL, because the legacy stream cannot be captured
   // quantized: the rows of x as int8, or a copy of x whose rows are 16-byte aligned
   mortise::cuda::Workspace gated, scratch, quantized;
-  mortise::cuda::Workspace widened;  // weights of MXFP4 as bf16
+  mortise::cuda::Workspace widened;  // weights of MXFP4 or E4M3 as bf16
   std::unique_ptr<mortise::cuda::Reaper> reaper;
   std::unique_ptr<mortise::cuda::LinearPlans> linear;        // null with KernelSet::kMma
   std::unique_ptr<mortise::cuda::RowUploader> row_uploader;  // null until the first matrix

@@ -8,6 +8,7 @@
 #include "devices/cuda/errors.hpp"
 #include "devices/cuda/matrix.hpp"
 #include "devices/cuda/ops.hpp"
+#include "kernels/cuda/linear_fp8_many.hpp"
 #include "kernels/cuda/linear_fp8_mma.hpp"
 #include "kernels/cuda/linear_fp8_stream.hpp"
 #include "kernels/cuda/linear_fp8_wide.hpp"
@@ -23,6 +24,7 @@
 #include "kernels/cuda/linear_stream.hpp"
 #include "kernels/cuda/mxfp4_pack.hpp"
 #include "kernels/cuda/rows.hpp"
+#include "kernels/cuda/tensor_map.hpp"
 
 namespace mortise::cuda {
 namespace {
@@ -31,6 +33,8 @@ constexpr char kWhere[] = "linear";
 // Up to this many rows linear_int_stream is faster than linear_int4_widened, and linear_fp8_widened faster than
 // linear_fp8_stream (H100, products of an 8B model).
 constexpr std::int64_t kFewIntRows = 4, kFewFp8Rows = 8;
+// With more rows linear_fp8_many is faster than linear_fp8_wide (H100, products of an 8B model).
+constexpr std::int64_t kWideFp8Rows = 2048;
 // Gated products of fewer bytes are one kernel. With more it gains nothing: while the activation's own kernel runs,
 // memory is busy with the next weights. (Batch 1, H100: the demo model's 0.9 MiB a layer save 13 us a step, 9 MiB of
 // the shape 68m cost 3, 224 MiB of 8b cost up to 1 %.)
@@ -99,6 +103,31 @@ void align_rows(mortise_device& device, Args& args, std::int64_t k, cudaStream_t
   args.x_stride = stride;
 }
 
+// Many rows: widens columns part by part into two workspaces in turn, each while the part before is multiplied.
+void multiply_widened_fp8(mortise_device& device, const LinearFp8Args& args, cudaStream_t on) {
+  int multiprocessors = 0;
+  check_cuda(num_multiprocessors(multiprocessors), kWhere);
+  const std::int64_t each = fp8_many_part(args, multiprocessors);
+  const std::int64_t bytes = widened_fp8_bytes(std::min(each, args.n), args.format.k);
+  auto* const widened =
+      static_cast<std::byte*>(device.widened.reserve(static_cast<std::uint64_t>(2 * bytes), on, kWhere));
+  const auto part_at = [&](std::int64_t column) {
+    LinearFp8Args part = args;
+    part.first_column += column;
+    part.n = std::min(each, args.n - column);
+    if (args.bias != nullptr) part.bias += column;
+    part.y = static_cast<std::byte*>(args.y) + column * element_bytes(args.y_type);
+    return part;
+  };
+  const auto place_of = [&](std::int64_t column) { return widened + column / each % 2 * bytes; };
+  check_cuda(launch_widen_fp8(fp8_widening(part_at(0), place_of(0)), on), kWhere);
+  for (std::int64_t column = 0; column < args.n; column += each) {
+    const std::int64_t after = column + each;
+    const Fp8Widening next = after < args.n ? fp8_widening(part_at(after), place_of(after)) : Fp8Widening{};
+    check_cuda(launch_linear_fp8_many(part_at(column), place_of(column), next, on), kWhere);
+  }
+}
+
 void multiply_fp8(mortise_device& device, const Matrix& x, const mortise_weight& weight, const ColumnRange& columns,
                   const Bias& bias, const Matrix& out, cudaStream_t on) {
   LinearFp8Args args = {};
@@ -115,6 +144,7 @@ void multiply_fp8(mortise_device& device, const Matrix& x, const mortise_weight&
   args.n = columns.end - columns.begin;
   if (args.m == 0 || args.n == 0) return;
   align_rows(device, args, args.format.k, on);
+  if (!uses_mma(device) && args.m > kWideFp8Rows) return multiply_widened_fp8(device, args, on);
   const bool streams = args.m > kFewFp8Rows && args.m <= kMaxFp8StreamRows;
   const auto launch = uses_mma(device)               ? launch_linear_fp8_mma
                       : streams                      ? launch_linear_fp8_stream

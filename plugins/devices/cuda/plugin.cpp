@@ -10,6 +10,7 @@
 #include "devices/cuda/errors.hpp"
 #include "devices/cuda/ops.hpp"
 #include "kernels/cuda/head_reduce.hpp"
+#include "kernels/cuda/linear_fp8_many.hpp"
 #include "kernels/cuda/linear_fp8_stream.hpp"
 #include "kernels/cuda/linear_fp8_wide.hpp"
 #include "kernels/cuda/linear_fp8_widened.hpp"
@@ -134,6 +135,7 @@ void prepare_hopper_kernels() {
   check_cuda(prepare_int_wide_kernels(), kWhere);
   check_cuda(prepare_fp8_stream_kernels(), kWhere);
   check_cuda(prepare_fp8_widened_kernels(), kWhere);
+  check_cuda(prepare_fp8_many_kernels(), kWhere);
   check_cuda(prepare_fp8_wide_kernels(), kWhere);
   check_cuda(prepare_mxfp4_widened_kernels(), kWhere);
 }

@@ -1,5 +1,5 @@
 // plugins/kernels/cuda/linear_fp8_wide.hpp: a product with E4M3 weights for any number of rows, on wgmma. Used for more
-// rows than kMaxFp8WidenedRows.
+// rows than kMaxFp8WidenedRows, up to those of linear_fp8_many.hpp.
 //   y[m,n] = round(sum_g d[m,n,g] * scale[n,g] (+ bias[n]))       docs/numerics.md, "Linear with FP8 weights"
 // Shapes: LinearFp8Args, any m and k.
 // Order: d from 0, steps of sixteen k, which wgmma adds as mma.sync does; groups ascending, fma with the scale, by one

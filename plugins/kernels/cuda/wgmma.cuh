@@ -210,6 +210,17 @@ __device__ __forceinline__ void row_product(float (&d)[8][4], std::uint64_t a, s
       : "l"(a), "l"(b), "r"(static_cast<int>(adds)));
 }
 
+__device__ __forceinline__ void row_product(float (&d)[16][4], std::uint64_t a, std::uint64_t b, bool adds) {
+  product(d, a, b, adds);
+}
+__device__ __forceinline__ void row_product(float (&d)[32][4], std::uint64_t a, std::uint64_t b, bool adds) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %130, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {" MORTISE_D128_NAMES "}, %128, %129, p, 1, 1, 0, 0;\n}"
+      : MORTISE_D8(0), MORTISE_D8(8), MORTISE_D8(16), MORTISE_D8(24)
+      : "l"(a), "l"(b), "r"(static_cast<int>(adds)));
+}
+
 // Signed bytes with exact 32-bit sums: d = a b or, with `adds`, d += a b. a [64, 32] is in registers, laid out as for
 // `mma`; b^T [n, 32] is in shared memory, 32 bytes along its rows.
 #define MORTISE_I1(i) "+r"(d[i][0]), "+r"(d[i][1]), "+r"(d[i][2]), "+r"(d[i][3])
