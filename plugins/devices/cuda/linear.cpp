@@ -34,7 +34,7 @@ constexpr char kWhere[] = "linear";
 // linear_fp8_stream (H100, products of an 8B model).
 constexpr std::int64_t kFewIntRows = 4, kFewFp8Rows = 8;
 // With more rows linear_fp8_many is faster than linear_fp8_wide (H100, products of an 8B model).
-constexpr std::int64_t kWideFp8Rows = 2048;
+constexpr std::int64_t kMaxFp8WideRows = 2048;
 // Gated products of fewer bytes are one kernel. With more it gains nothing: while the activation's own kernel runs,
 // memory is busy with the next weights. (Batch 1, H100: the demo model's 0.9 MiB a layer save 13 us a step, 9 MiB of
 // the shape 68m cost 3, 224 MiB of 8b cost up to 1 %.)
@@ -144,7 +144,7 @@ void multiply_fp8(mortise_device& device, const Matrix& x, const mortise_weight&
   args.n = columns.end - columns.begin;
   if (args.m == 0 || args.n == 0) return;
   align_rows(device, args, args.format.k, on);
-  if (!uses_mma(device) && args.m > kWideFp8Rows) return multiply_widened_fp8(device, args, on);
+  if (!uses_mma(device) && args.m > kMaxFp8WideRows) return multiply_widened_fp8(device, args, on);
   const bool streams = args.m > kFewFp8Rows && args.m <= kMaxFp8StreamRows;
   const auto launch = uses_mma(device)               ? launch_linear_fp8_mma
                       : streams                      ? launch_linear_fp8_stream

@@ -58,24 +58,6 @@ struct ManyArgs {
   bool whole_lines;    // y is bf16, and 16 bytes of it can be written together
 };
 
-// Moves pair j of lane t to place t of lane j, among the four lanes of a row.
-__device__ __forceinline__ uint4 transposed(std::uint32_t (&pairs)[4]) {
-  const unsigned t = threadIdx.x % 4;
-#pragma unroll
-  for (unsigned by = 1; by <= 2; by *= 2) {
-#pragma unroll
-    for (unsigned j = 0; j < 4; ++j) {
-      if ((j & by) != 0) continue;
-      // The lane keeps one of pairs j and j + by, and gets the other from its partner.
-      const bool upper = (t & by) != 0;
-      const std::uint32_t sent = upper ? pairs[j] : pairs[j + by];
-      const std::uint32_t got = __shfl_xor_sync(0xffffffffu, sent, by);
-      (upper ? pairs[j] : pairs[j + by]) = got;
-    }
-  }
-  return {pairs[0], pairs[1], pairs[2], pairs[3]};
-}
-
 // Widens chunk number `at`; called by a warp. `ready` is called between loading and writing.
 template <class Ready>
 __device__ __forceinline__ void widen(const Fp8Widening& part, std::int64_t at, const Ready& ready) {
@@ -96,8 +78,10 @@ __device__ __forceinline__ void widen(const Fp8Widening& part, std::int64_t at, 
     for (int i = 0; i < 4; ++i) widen_fp8(words[i], first[i], second[i]);
     uint4* const row = reinterpret_cast<uint4*>(piece + half * kWeightBytes);
     const int unit = lane % 4 * 2, swizzle = lane / 4;
-    row[unit ^ swizzle] = transposed(first);
-    row[(unit + 1) ^ swizzle] = transposed(second);
+    transpose(first);
+    transpose(second);
+    row[unit ^ swizzle] = {first[0], first[1], first[2], first[3]};
+    row[(unit + 1) ^ swizzle] = {second[0], second[1], second[2], second[3]};
   }
 }
 
@@ -392,7 +376,7 @@ std::int64_t fp8_many_part(const LinearFp8Args& args, int num_multiprocessors) {
   const std::int64_t clusters = num_multiprocessors / kCluster, k = args.format.k,
                      rows = args.format.grouped ? 128 : 256;
   const std::int64_t row_tiles = rounded_up(args.m, rows), all = rounded_up(args.n, kCluster * kFp8ManyColumns);
-  const std::int64_t most = std::max(kMostWidenedBytes / (widened_fp8_bytes(1, k) * kCluster), std::int64_t{1});
+  const std::int64_t most = std::max(kMaxWidenedBytes / (widened_fp8_bytes(1, k) * kCluster), std::int64_t{1});
   // Cycles: of a round of tiles, of widening a pair of tiles before the first product, of a start.
   const std::int64_t round = rows * k / 16, widening = k * 2 / 3, start = 5000;
   std::int64_t best = 1, least = INT64_MAX;

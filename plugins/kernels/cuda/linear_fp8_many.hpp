@@ -25,7 +25,7 @@ constexpr std::int64_t widened_fp8_bytes(std::int64_t n, std::int64_t k) {
          2;
 }
 
-constexpr std::int64_t kMostWidenedBytes = std::int64_t{32} << 20;  // of a part, so that they stay in the L2
+constexpr std::int64_t kMaxWidenedBytes = std::int64_t{32} << 20;  // of a part, so that they stay in the L2
 
 // Widens the columns of a part. Without panels there is nothing to widen.
 struct Fp8Widening {
@@ -40,7 +40,7 @@ std::int64_t fp8_many_part(const LinearFp8Args& args, int num_multiprocessors);
 Fp8Widening fp8_widening(const LinearFp8Args& args, void* to);
 
 cudaError_t launch_widen_fp8(const Fp8Widening& part, cudaStream_t stream);
-// Multiplies by `widened`, the widened columns of `args`, and widens `next` meanwhile, which is not in `widened`.
+// Multiplies by `widened`, the widened columns of `args`. Meanwhile it widens `next` into other memory than `widened`.
 cudaError_t launch_linear_fp8_many(const LinearFp8Args& args, const void* widened, const Fp8Widening& next,
                                    cudaStream_t stream);
 

@@ -4,6 +4,7 @@
 
 #include "kernels/cuda/bf16.cuh"
 #include "kernels/cuda/mxfp4_rows.cuh"
+#include "kernels/cuda/packed.cuh"
 
 namespace mortise::cuda {
 namespace {
@@ -86,23 +87,6 @@ __global__ void __launch_bounds__(kThreads) pack_kernel(PlainMxfp4Weight from, s
   out[kMxfp4ValueBytes + lane] = static_cast<std::byte>(exists ? (scale >> 23) + 1u : 0u);
   const std::uint32_t most = __reduce_max_sync(0xffffffffu, scale >> 23);
   if (lane == 0 && most > kMxfp4SmallExponent) atomicMax(largest, most);
-}
-
-// Moves pair j of lane t to place t of lane j, among the four lanes of a row.
-__device__ __forceinline__ void transpose(std::uint32_t (&pairs)[4]) {
-  const unsigned t = threadIdx.x % 4;
-#pragma unroll
-  for (unsigned by = 1; by <= 2; by *= 2) {
-#pragma unroll
-    for (unsigned j = 0; j < 4; ++j) {
-      if ((j & by) != 0) continue;
-      // The lane keeps one of pairs j and j + by, and gets the other from its partner.
-      const bool upper = (t & by) != 0;
-      const std::uint32_t sent = upper ? pairs[j] : pairs[j + by];
-      const std::uint32_t got = __shfl_xor_sync(0xffffffffu, sent, by);
-      (upper ? pairs[j] : pairs[j + by]) = got;
-    }
-  }
 }
 
 // One warp for each chunk. A lane writes eight neighbours of each group.

@@ -48,4 +48,21 @@ __device__ __forceinline__ uint4 packed_eight(const float (&x)[8]) {
   return with_canonical_nans(rounded_eight(x));
 }
 
+// Moves pair j of lane t to place t of lane j, among the four lanes of a row.
+__device__ __forceinline__ void transpose(std::uint32_t (&pairs)[4]) {
+  const unsigned t = threadIdx.x % 4;
+#pragma unroll
+  for (unsigned by = 1; by <= 2; by *= 2) {
+#pragma unroll
+    for (unsigned j = 0; j < 4; ++j) {
+      if ((j & by) != 0) continue;
+      // The lane keeps one of pairs j and j + by, and gets the other from its partner.
+      const bool upper = (t & by) != 0;
+      const std::uint32_t sent = upper ? pairs[j] : pairs[j + by];
+      const std::uint32_t got = __shfl_xor_sync(0xffffffffu, sent, by);
+      (upper ? pairs[j] : pairs[j + by]) = got;
+    }
+  }
+}
+
 }  // namespace mortise::cuda
