@@ -196,9 +196,8 @@ std::optional<QuantizationConfig> normalise_quantization(json& config, const std
     out = read_fp8(section);
   } else if (method == "mxfp4") {
     fail(
-        "{}.quant_method is 'mxfp4', the format of gpt-oss, whose matrices are those of experts; mixtures of experts "
-        "are "
-        "not served; use a dense model, in MXFP4 as compressed-tensors has it (mxfp4-pack-quantized)",
+        "{}.quant_method is 'mxfp4', the format of gpt-oss, whose matrices are those of experts; mixtures of "
+        "experts are not served; use a dense model, in MXFP4 as compressed-tensors has it (mxfp4-pack-quantized)",
         section.path);
   } else {
     section.refuse("quant_method");

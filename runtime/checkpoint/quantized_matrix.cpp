@@ -272,8 +272,8 @@ class QuantizedMatrix::Finder {
     }
     fail(
         "{} is 2^{} ({}): its numbers exceed bf16, which ends at 2^128, and would not be exact; use the checkpoint "
-        "that "
-        "it was made from",
+        "that it "
+        "was made from",
         place, bytes[at] - 127, bytes[at]);
   }
 
