@@ -52,8 +52,8 @@ typedef struct mortise_quantized_matrix {
   /* The type of the values. 0: unsigned integers. MORTISE_F8_E4M3: bytes that hold such numbers; then `bits` is 8,
    * group_size is 128 or k, order is NULL, scales are finite, and `read` does not write to `zeros`. The device refuses
    * values that are NaN. MORTISE_F4_E2M1 (MXFP4): bytes that hold such a number in their lower half, the upper half is
-   * 0; `bits` is 4, group_size is 32, order is NULL, scales are powers of two, and `read` does not write to `zeros`. The
-   * device refuses scales outside of 2^-127 .. 2^125, and a NaN. Since 0.6 */
+   * 0; `bits` is 4, group_size is 32, order is NULL, scales are powers of two, and `read` does not write to `zeros`.
+   * The device refuses scales outside of 2^-127 .. 2^125, and a NaN. Since 0.6 */
   int32_t value_type;
   int32_t reserved;
 } mortise_quantized_matrix;

@@ -171,10 +171,10 @@ void SpanAttention::run(const mortise_step& step, int32_t layer, const mortise_t
   check_cuda(kernels_->prefill(args, prefill, num_prefill, num_multiprocessors_, stream(step)), "run");
 }
 
-// A step of very few spans gets only as many blocks as can have work. The kernels that follow then find room on the
-// other multiprocessors, and begin before attention ends: a step of the demo model at batch 1 takes 213 us instead of
-// 229. With more blocks than this it takes as long or longer, and the weights of a larger model that would be loaded
-// early would delay K and V. All batches of a bucket get the same numbers.
+// Returns how many thread blocks to launch. A step of very few spans gets only the blocks that can have work. The other
+// multiprocessors are then free, so the kernels that follow begin before attention ends: a step of the demo model at
+// batch 1 takes 213 us instead of 229. Steps of more spans would gain nothing, and with large models they would lose:
+// weights that following kernels load early would delay K and V. All batches of a bucket get the same numbers.
 SpanAttention::LaunchBlocks SpanAttention::launch_blocks(const mortise_batch& batch) const {
   constexpr int64_t kFewBlocks = 16;
   const LaunchBlocks all{shape_.num_workers, num_multiprocessors_ * 4};

@@ -1,6 +1,6 @@
 // linear: checks the arguments and calls the kernels. A gated product is a product into a workspace, followed by its
-// activation; for few rows in bf16 it is one kernel. For quantised weights the number of rows decides between kernels
-// with equal bits, for integers and for E4M3 alike.
+// activation; for few rows in bf16 it is one kernel. For quantised weights (integers, E4M3, MXFP4) the number of rows
+// decides between kernels with equal bits.
 #include <algorithm>
 
 #include "devices/checks/linear.hpp"
@@ -40,7 +40,7 @@ constexpr std::int64_t kMaxFp8WideRows = 2048;
 // the shape 68m cost 3, 224 MiB of 8b cost up to 1 %.)
 constexpr std::int64_t kMaxGatedBytes = std::int64_t{4} << 20;
 // With more rows MXFP4 weights are widened in memory first, at most so many bytes at a time, which stay in the L2.
-constexpr std::int64_t kFewMxfp4Rows = 256, kWidenedBytes = std::int64_t{64} << 20;
+constexpr std::int64_t kFewMxfp4Rows = 256, kMaxWidenedMxfp4Bytes = std::int64_t{64} << 20;
 constexpr std::int64_t kWidenedStep = 64;  // of columns
 
 bool uses_mma(const mortise_device& device) {
@@ -156,7 +156,7 @@ void multiply_fp8(mortise_device& device, const Matrix& x, const mortise_weight&
 // Many rows: widens as many columns as the workspace takes, and multiplies by them as by bf16 weights.
 void multiply_widened_mxfp4(mortise_device& device, LinearMxfp4Args args, const Bias& bias, cudaStream_t on) {
   const std::int64_t row_bytes = args.k * static_cast<std::int64_t>(sizeof(std::uint16_t));
-  const std::int64_t most = std::max(kWidenedBytes / row_bytes / kWidenedStep, std::int64_t{1}) * kWidenedStep;
+  const std::int64_t most = std::max(kMaxWidenedMxfp4Bytes / row_bytes / kWidenedStep, std::int64_t{1}) * kWidenedStep;
   const std::int64_t parts = (args.n + most - 1) / most, n = args.n;
   const std::int64_t each = ((n + parts - 1) / parts + kWidenedStep - 1) / kWidenedStep * kWidenedStep;
   auto* const widened = static_cast<std::uint16_t*>(

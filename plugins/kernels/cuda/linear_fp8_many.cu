@@ -376,7 +376,7 @@ std::int64_t fp8_many_part(const LinearFp8Args& args, int num_multiprocessors) {
   const std::int64_t clusters = num_multiprocessors / kCluster, k = args.format.k,
                      rows = args.format.grouped ? 128 : 256;
   const std::int64_t row_tiles = rounded_up(args.m, rows), all = rounded_up(args.n, kCluster * kFp8ManyColumns);
-  const std::int64_t most = std::max(kMaxWidenedBytes / (widened_fp8_bytes(1, k) * kCluster), std::int64_t{1});
+  const std::int64_t most = std::max(kMaxWidenedFp8Bytes / (widened_fp8_bytes(1, k) * kCluster), std::int64_t{1});
   // Cycles: of a round of tiles, of widening a pair of tiles before the first product, of a start.
   const std::int64_t round = rows * k / 16, widening = k * 2 / 3, start = 5000;
   std::int64_t best = 1, least = INT64_MAX;

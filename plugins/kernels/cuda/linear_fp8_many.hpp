@@ -25,7 +25,7 @@ constexpr std::int64_t widened_fp8_bytes(std::int64_t n, std::int64_t k) {
          2;
 }
 
-constexpr std::int64_t kMaxWidenedBytes = std::int64_t{32} << 20;  // of a part, so that they stay in the L2
+constexpr std::int64_t kMaxWidenedFp8Bytes = std::int64_t{32} << 20;  // of a part, so that they stay in the L2
 
 // Widens the columns of a part. Without panels there is nothing to widen.
 struct Fp8Widening {

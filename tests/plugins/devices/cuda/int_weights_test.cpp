@@ -10,8 +10,8 @@
 #include <array>
 #include <numeric>
 
-#include "device_fixture.hpp"
 #include "kernels/cpu/reference/linear_int.hpp"
+#include "linear_call.hpp"
 #include "linear_int/linear_int_problem.hpp"
 
 namespace mortise::cuda::int_weights_test {
@@ -88,60 +88,7 @@ class QuantizedWeight {
   mortise_weight* weight_ = nullptr;
 };
 
-struct Call {
-  std::size_t m, n, k;
-  std::size_t x_pad = 0;
-  const mortise_weight* bias = nullptr;
-  int32_t gate = 0;
-  int32_t column_begin = 0, column_end = 0;
-};
-
-class CudaIntWeights : public OnGpu {
- protected:
-  // What the device gives for dense rows of x. Behind each row of y nothing is written.
-  template <typename Out>
-  std::vector<Out> product(const mortise_weight* weight, const std::vector<Bf16>& x, const Call& call) {
-    const std::size_t x_stride = call.k + call.x_pad, pad = 3;
-    std::vector<Bf16> rows(call.m * x_stride, Bf16{0x4000});
-    for (std::size_t i = 0; i < call.m; ++i) std::copy_n(&x[i * call.k], call.k, &rows[i * x_stride]);
-    const std::size_t columns = call.gate != 0         ? call.n / 2
-                                : call.column_end != 0 ? static_cast<std::size_t>(call.column_end - call.column_begin)
-                                                       : call.n;
-    const std::size_t y_stride = columns + pad;
-    const Out untouched = sizeof(Out) == 2 ? static_cast<Out>(12345) : static_cast<Out>(-7);
-    const Array<Bf16> xs(rows);
-    const Array<Out> ys(std::vector<Out>(call.m * y_stride, untouched));
-    const mortise_tensor x_tensor = matrix(xs, call.m, call.k, x_stride);
-    const mortise_tensor y_tensor = matrix(ys, call.m, columns, y_stride);
-    auto args = sized<mortise_linear_args>();
-    args.x = &x_tensor;
-    args.weight = weight;
-    args.bias = call.bias;
-    args.out = &y_tensor;
-    args.gate_activation = call.gate;
-    args.column_begin = call.column_begin;
-    args.column_end = call.column_end;
-    expect_ok(table().linear(gpu(), nullptr, &args, error()));
-    const std::vector<Out> padded = ys.get();
-    std::vector<Out> y;
-    for (std::size_t i = 0; i < call.m; ++i) {
-      y.insert(y.end(), &padded[i * y_stride], &padded[i * y_stride] + columns);
-      for (std::size_t j = columns; j < y_stride; ++j) EXPECT_EQ(padded[i * y_stride + j], untouched) << "behind " << i;
-    }
-    return y;
-  }
-};
-
-template <typename Out>
-std::vector<Out> rounded(const std::vector<float>& y) {
-  if constexpr (sizeof(Out) == sizeof(float)) {
-    return y;
-  } else {
-    std::vector<Out> narrow;
-    for (const float value : y) narrow.push_back(cpu::float_to_bf16(value));
-    return narrow;
-  }
-}
+class CudaIntWeights : public CallsLinear {};
 
 TEST_F(CudaIntWeights, FloatPartsAreQuantizedAsTheReferenceDoes) {
   std::mt19937 rng(1);
@@ -287,7 +234,8 @@ TEST_F(CudaIntWeights, ThousandRandomProductsHaveTheBitsOfTheCpu) {
     const Source source(p.w, random.bits_);
     const QuantizedWeight weight({&source});
     expect_ok(weight.status);
-    const Call call = {random.m_, random.n_, random.k_, random.x_pad_, random.bias_ ? bias_weight.get() : nullptr};
+    const LinearCall call = {random.m_, random.n_, random.k_, random.x_pad_,
+                             random.bias_ ? bias_weight.get() : nullptr};
     const std::vector<float> expected = cpu::expected(p);
     const auto equal = seed % 2 == 0 ? same_bits(expected, product<float>(weight.get(), p.x, call))
                                      : same_bits(rounded<Bf16>(expected), product<Bf16>(weight.get(), p.x, call));
@@ -323,7 +271,7 @@ TEST_F(CudaIntWeights, ProductsHaveTheSameBitsEveryTime) {
     const QuantizedWeight weight({&source});
     for (const std::size_t m : {1, 2, 3, 5, 15, 32, 64, 300}) {
       const std::vector<Bf16> x(p.x.begin(), p.x.begin() + static_cast<std::ptrdiff_t>(m * p.shape.k));
-      const Call call = {m, p.shape.n, p.shape.k};
+      const LinearCall call = {m, p.shape.n, p.shape.k};
       const auto once = product<Bf16>(weight.get(), x, call);
       int differences = 0;
       for (int i = 0; i < (m > 32 ? 20 : 60); ++i) differences += product<Bf16>(weight.get(), x, call) == once ? 0 : 1;
@@ -352,14 +300,14 @@ TEST_F(CudaIntWeights, RowsOfLargeProductsAreThoseOfSmallOnes) {
       std::mt19937 rng(3);
       const auto b = random_values<Bf16>(rng, n);
       const Weight bias(MORTISE_WEIGHT_VECTOR, {vector_part(b)});
-      const Call call = {m, n, k, 0, bias.get()};
+      const LinearCall call = {m, n, k, 0, bias.get()};
       const auto all = product<Bf16>(weight.get(), p.x, call);
       const auto all_f32 = product<float>(weight.get(), p.x, call);
       for (std::size_t first = 0; first < m; first += first + 32 < m && first > 300 ? 320 : 32) {
         const std::size_t rows = std::min<std::size_t>(32, m - first);
         const auto begin = p.x.begin() + static_cast<std::ptrdiff_t>(first * k);
         const std::vector<Bf16> x(begin, begin + static_cast<std::ptrdiff_t>(rows * k));
-        const Call few = {rows, n, k, 0, bias.get()};
+        const LinearCall few = {rows, n, k, 0, bias.get()};
         EXPECT_TRUE(same_bits(&all_f32[first * n], product<float>(weight.get(), x, few).data(), rows * n))
             << p.shape << ", from row " << first;
         EXPECT_TRUE(same_bits(&all[first * n], product<Bf16>(weight.get(), x, few).data(), rows * n))

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <limits>
 
-#include "device_fixture.hpp"
 #include "kernels/cuda/reference/linear.hpp"
+#include "linear_call.hpp"
 #include "linear_mxfp4/mxfp4_problem.hpp"
 
 namespace mortise::cuda::mxfp4_weights_test {
@@ -87,15 +87,6 @@ class MxPrepared {
   mortise_weight* weight_ = nullptr;
 };
 
-struct MxCall {
-  std::size_t m, n, k;
-  std::size_t x_pad = 0;
-  const mortise_weight* bias = nullptr;
-  int32_t gate = 0;
-  int32_t column_begin = 0, column_end = 0;
-  std::size_t y_pad = 3;  // with 8, cuBLASLt takes large products
-};
-
 // The NaN that linear stores is not specified.
 template <typename T>
 std::vector<T> canonical(std::vector<T> y) {
@@ -109,39 +100,11 @@ std::vector<T> canonical(std::vector<T> y) {
   return y;
 }
 
-class CudaMxfp4Weights : public OnGpu {
+class CudaMxfp4Weights : public CallsLinear {
  protected:
-  // What the device gives for dense rows of x. Behind each row of y nothing is written.
   template <typename Out>
-  std::vector<Out> product(const mortise_weight* weight, const std::vector<Bf16>& x, const MxCall& call) {
-    const std::size_t x_stride = call.k + call.x_pad;
-    std::vector<Bf16> rows(call.m * x_stride, Bf16{0x4000});
-    for (std::size_t i = 0; i < call.m; ++i) std::copy_n(&x[i * call.k], call.k, &rows[i * x_stride]);
-    const std::size_t columns = call.gate != 0         ? call.n / 2
-                                : call.column_end != 0 ? static_cast<std::size_t>(call.column_end - call.column_begin)
-                                                       : call.n;
-    const std::size_t y_stride = columns + call.y_pad;
-    const Out untouched = sizeof(Out) == 2 ? static_cast<Out>(12345) : static_cast<Out>(-7);
-    const Array<Bf16> xs(rows);
-    const Array<Out> ys(std::vector<Out>(call.m * y_stride, untouched));
-    const mortise_tensor x_tensor = matrix(xs, call.m, call.k, x_stride);
-    const mortise_tensor y_tensor = matrix(ys, call.m, columns, y_stride);
-    auto args = sized<mortise_linear_args>();
-    args.x = &x_tensor;
-    args.weight = weight;
-    args.bias = call.bias;
-    args.out = &y_tensor;
-    args.gate_activation = call.gate;
-    args.column_begin = call.column_begin;
-    args.column_end = call.column_end;
-    expect_ok(table().linear(gpu(), nullptr, &args, error()));
-    const std::vector<Out> padded = ys.get();
-    std::vector<Out> y;
-    for (std::size_t i = 0; i < call.m; ++i) {
-      y.insert(y.end(), &padded[i * y_stride], &padded[i * y_stride] + columns);
-      for (std::size_t j = columns; j < y_stride; ++j) EXPECT_EQ(padded[i * y_stride + j], untouched) << "behind " << i;
-    }
-    return canonical(std::move(y));
+  std::vector<Out> product(const mortise_weight* weight, const std::vector<Bf16>& x, const LinearCall& call) {
+    return canonical(CallsLinear::product<Out>(weight, x, call));
   }
 
   // What the reference of class cuda-bf16/1 gives for the widened weights.
@@ -199,7 +162,7 @@ TEST_F(CudaMxfp4Weights, RandomProductsHaveTheBitsOfTheWidenedWeights) {
     const MxSource source(p.w);
     const MxPrepared weight({&source});
     expect_ok(weight.status);
-    const MxCall call = {p.shape.m, p.shape.n, p.shape.k, random.x_pad, random.bias ? bias_weight.get() : nullptr};
+    const LinearCall call = {p.shape.m, p.shape.n, p.shape.k, random.x_pad, random.bias ? bias_weight.get() : nullptr};
     const auto equal = seed % 2 == 0 ? same_bits(expected<float>(p), product<float>(weight.get(), p.x, call))
                                      : same_bits(expected<Bf16>(p), product<Bf16>(weight.get(), p.x, call));
     EXPECT_TRUE(equal) << "seed " << seed << ": " << p.shape << ", pad " << random.x_pad << ", bias " << random.bias
@@ -220,7 +183,7 @@ TEST_F(CudaMxfp4Weights, LargeShapesHaveTheBitsOfTheWidenedWeightsOnThisDevice) 
     const Weight widened(MORTISE_WEIGHT_LINEAR, {host_part(w, n, k)});
     for (const std::size_t m : {1, 16, 32, 48, 100, 256, 300, 600}) {
       const std::vector<Bf16> x(p.x.begin(), p.x.begin() + static_cast<std::ptrdiff_t>(m * k));
-      const MxCall call = {m, n, k, 0, nullptr, 0, 0, 0, 8};
+      const LinearCall call = {m, n, k, 0, nullptr, 0, 0, 0, 8};
       EXPECT_TRUE(same_bits(product<Bf16>(widened.get(), x, call), product<Bf16>(weight.get(), x, call)))
           << m << " x " << n << " x " << k;
     }
@@ -250,7 +213,7 @@ TEST_F(CudaMxfp4Weights, ProductsHaveTheSameBitsEveryTime) {
   const MxPrepared weight({&source});
   for (const std::size_t m : {2, 15, 32, 64}) {
     const std::vector<Bf16> x(p.x.begin(), p.x.begin() + static_cast<std::ptrdiff_t>(m * p.shape.k));
-    const MxCall call = {m, p.shape.n, p.shape.k};
+    const LinearCall call = {m, p.shape.n, p.shape.k};
     const auto first = product<float>(weight.get(), x, call);
     for (int i = 0; i < 20; ++i) EXPECT_TRUE(same_bits(first, product<float>(weight.get(), x, call))) << m << ", " << i;
   }
