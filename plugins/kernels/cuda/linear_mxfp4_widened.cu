@@ -256,8 +256,8 @@ cudaError_t launch_rows(const LinearMxfp4Args& args, cudaStream_t stream) {
   int most = 0;
   if (const cudaError_t error = num_multiprocessors(most); error != cudaSuccess) return error;
   const Mxfp4Layout layout(args.n, args.k);
-  // Up to eight rows: a kernel of their own was 5 % faster, but one failure of it was never explained
-  // (bench/results/2026-11-26-mxfp4.md).
+  // A kernel for up to eight rows was 5 % faster. It was left out because of a crash, which turned out to have another
+  // cause (bench/results/2026-11-27-cuda.md), so it could come back.
   const int row_tiles = args.m <= 2 * kTileRows ? 2 : args.m <= 4 * kTileRows ? 4 : 8;
   WidenedArgs all = {};
   all.linear = args;

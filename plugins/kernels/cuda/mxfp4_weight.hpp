@@ -2,9 +2,8 @@
 // them. The product has the class of bf16 weights (docs/numerics.md, "Linear with MXFP4 weights").
 //
 // A panel is 8 rows of w (columns of y), a chunk 128 columns of a panel. The chunks of a panel are contiguous:
-//   values     [32 lanes][16]  word i of lane 4 g + t has row g of group i. Pairs of neighbours, at columns 2 t + 8 j,
-//   are
-//                              j = 0 .. 3; the even column is in the lower half of the word, the odd one in the upper
+//   values     [32 lanes][16]  word i of lane 4 g + t has row g of group i: pairs of neighbours at columns 2 t + 8 j,
+//                              j = 0 .. 3. The even column is in the lower half of the word, the odd one in the upper
 //                              half, at the places of `mxfp4_place`, from which few instructions make an operand: a
 //                              word of the b operand of mma.m16n8k16, and of half of the a operand of wgmma
 //   exponents  u8 [8][4]       of the groups of each row: the biased exponent of E8M0, plus 1

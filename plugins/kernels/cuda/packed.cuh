@@ -1,6 +1,7 @@
 // plugins/kernels/cuda/packed.cuh: eight bf16 elements in the 16 bytes in which memory has them. Rounding two numbers
 // is one instruction here, where to_bf16 takes six for each; kernels that stream many rows are limited by such
 // instructions. The bits are those of to_bf16.
+// Also exchanges packed pairs among the lanes of a row.
 #pragma once
 
 #include <cstdint>
