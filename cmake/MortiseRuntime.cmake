@@ -25,9 +25,9 @@ function(mortise_add_library name)
   target_link_libraries(${name} PUBLIC ${arg_LINK})
 endfunction()
 
-# mortise_add_test(NAME SOURCES a_test.cpp ... [LINK lib ...] [INCLUDE dir ...]): one gtest program, one ctest entry a case,
-# whose label is its speed and its folder below tests/, as fast:unit/engine, for ctest -L unit/engine or -L fast. The fast ones take
-# less than a minute together; those of gpu are skipped where there is none.
+# mortise_add_test(NAME SOURCES a_test.cpp ... [LINK lib ...] [INCLUDE dir ...]): one gtest program, one ctest entry a case (with the
+# preset fuzz: one entry for the program), whose label is its speed and its folder below tests/, as fast:unit/engine, for
+# ctest -L unit/engine or -L fast. The fast ones take less than a minute together; those of gpu are skipped where there is none.
 function(mortise_add_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LINK;INCLUDE")
   add_executable(${name} ${arg_SOURCES})
@@ -42,7 +42,13 @@ function(mortise_add_test name)
     set(speed slow)
   endif()
   # Hashes of checkpoints are kept in the build's cache folder, and not in the home of whoever runs the tests.
-  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
-                       PROPERTIES TIMEOUT ${MORTISE_TEST_SECONDS} LABELS "${speed}:${folder}"
-                                  ENVIRONMENT XDG_CACHE_HOME=${PROJECT_BINARY_DIR}/test-cache)
+  set(properties LABELS "${speed}:${folder}" ENVIRONMENT XDG_CACHE_HOME=${PROJECT_BINARY_DIR}/test-cache)
+  if(MORTISE_FUZZ)
+    # One ctest entry for all cases: with sanitizers, and no optimisation, the start of a program takes longer than most cases.
+    math(EXPR seconds "4 * ${MORTISE_TEST_SECONDS}")
+    add_test(NAME ${folder}/${name} COMMAND ${name})
+    set_tests_properties(${folder}/${name} PROPERTIES TIMEOUT ${seconds} COST 1 ${properties})
+  else()
+    gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT ${MORTISE_TEST_SECONDS} ${properties})
+  endif()
 endfunction()

@@ -37,7 +37,7 @@ TEST(ModuleManifest, IsWhatTheLoadedModuleSays) {
 }
 
 TEST(ModuleManifest, AFileWithoutOneHasNone) {
-  EXPECT_FALSE(read_module_manifest(read_bytes("/proc/self/exe")).has_value());
+  EXPECT_FALSE(read_module_manifest(read_bytes(fs::read_symlink("/proc/self/exe"))).has_value());
 }
 
 TEST(ModuleManifest, SaysWhatIsNoSharedObject) {
