@@ -67,7 +67,7 @@ def event_lines(server):
 class Streams:
     """Clients that stream again and again, each its own body, until the end of the block. Between two answers each rests, so
     that the trial of a swap gets processors: it has a lower priority than the server."""
-    REST_S = 0.1
+    REST_S = 0.3
 
     def __init__(self, server, expected, bodies=tuple(BODIES)):
         self.server, self.expected, self.bodies = server, expected, bodies
