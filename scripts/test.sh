@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds the release preset with its tests, and runs all of them; then runs the tests of some folders
-# again under ASan and UBSan, and each fuzz target for 10 seconds. What CI runs.
+# again under ASan and UBSan, and each fuzz target for 5 seconds. What CI runs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -16,4 +16,4 @@ cmake --build --preset release
 ctest --test-dir build/release --output-on-failure --no-tests=error -j "$(($(nproc) + 1))"
 
 scripts/sanitize.sh
-scripts/fuzz.sh 10
+scripts/fuzz.sh 5
