@@ -12,19 +12,18 @@
 namespace mortise {
 namespace {
 
-using Json = nlohmann::json;
 using ::testing::HasSubstr;
 using Tokens = std::vector<std::int32_t>;
 
 struct Message {
   std::string topic;
   std::uint64_t seq = 0;
-  Json batch;  // null: the end of a replay
+  nlohmann::json batch;  // null: the end of a replay
 };
 
-class Reader {
+class Subscriber {
  public:
-  explicit Reader(const KvEventPublisher& publisher) {
+  explicit Subscriber(const KvEventPublisher& publisher) {
     for (zmq::socket_t* socket : {&sub_, &dealer_}) {
       socket->set(zmq::sockopt::rcvtimeo, 10'000);
       socket->set(zmq::sockopt::linger, 0);
@@ -61,7 +60,7 @@ class Reader {
     if (frames.size() == 4) frames.erase(frames.begin());  // the empty frame of a DEALER
     EXPECT_EQ(frames.size(), 3u);
     EXPECT_EQ(frames[1].size(), 8u);
-    Message message{frames[0], 0, frames[2].empty() ? Json() : Json::from_msgpack(frames[2])};
+    Message message{frames[0], 0, frames[2].empty() ? nlohmann::json() : nlohmann::json::from_msgpack(frames[2])};
     for (const char byte : frames[1]) message.seq = message.seq << 8 | static_cast<unsigned char>(byte);
     return message;
   }
@@ -78,7 +77,7 @@ KvEventOptions anywhere() {
 TEST(KvEventPublisher, PublishesWhatTheCacheStoresAndEvicts) {
   KvEventPublisher publisher(anywhere(), /*num_blocks=*/2, /*block_size=*/2);
   publisher.listen();
-  Reader reader(publisher);
+  Subscriber reader(publisher);
   KvCache cache(2, 2, true, &publisher.observer());
   const auto first = cache.allocate(2);
   cache.publish(kPrefixRoot, Tokens{1, 2}, (*first)[0]);
@@ -86,19 +85,19 @@ TEST(KvEventPublisher, PublishesWhatTheCacheStoresAndEvicts) {
   cache.release(*first);
   const auto second = cache.allocate(2);  // evicts both
   cache.publish(kPrefixRoot, Tokens{5, 6}, (*second)[0]);
-  std::vector<Json> events;
-  std::vector<Json> tokens;
+  std::vector<nlohmann::json> events;
+  std::vector<nlohmann::json> tokens;
   std::size_t num_removed = 0;
   for (const Message& message : reader.replay(0)) {
     if (message.batch.is_null()) continue;
     EXPECT_EQ(message.topic, "kv@here");
     EXPECT_TRUE(message.batch[0].is_number() && message.batch[2].is_null());
-    for (const Json& event : message.batch[1]) {
-      for (const Json& token : event.value("token_ids", Json::array())) tokens.push_back(token);
+    for (const nlohmann::json& event : message.batch[1]) {
+      for (const nlohmann::json& token : event.value("token_ids", nlohmann::json::array())) tokens.push_back(token);
       if (event["type"] == "BlockRemoved") num_removed += event["block_hashes"].size();
     }
   }
-  EXPECT_EQ(tokens, (std::vector<Json>{1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(tokens, (std::vector<nlohmann::json>{1, 2, 3, 4, 5, 6}));
   EXPECT_EQ(num_removed, 2u);
 }
 
@@ -106,13 +105,13 @@ TEST(KvEventPublisher, ASubscriberIsToldEverythingAndThenEachChange) {
   KvEventPublisher publisher(anywhere(), 8, 2);
   publisher.listen();
   publisher.observer().stored(kPrefixRoot, Tokens{1, 2}, 0);
-  Reader reader(publisher);
+  Subscriber reader(publisher);
   reader.subscribe();
   const Message first = reader.next();
   EXPECT_EQ(first.topic, "kv@here");
   ASSERT_EQ(first.batch[1].size(), 2u);  // 1: it never hears of what was cached before it came
   EXPECT_EQ(first.batch[1][0]["type"], "AllBlocksCleared");
-  EXPECT_EQ(first.batch[1][1]["token_ids"], Json({1, 2}));
+  EXPECT_EQ(first.batch[1][1]["token_ids"], nlohmann::json({1, 2}));
   publisher.observer().stored(0, Tokens{3, 4}, 1);
   const Message next = reader.next();
   EXPECT_EQ(next.seq, first.seq + 1);
@@ -122,7 +121,7 @@ TEST(KvEventPublisher, ASubscriberIsToldEverythingAndThenEachChange) {
 TEST(KvEventPublisher, ManyNewSubscribersAreToldTogether) {
   KvEventPublisher publisher(anywhere(), 8, 2);
   publisher.listen();
-  Reader first(publisher), second(publisher), third(publisher);
+  Subscriber first(publisher), second(publisher), third(publisher);
   first.subscribe();
   const std::uint64_t seq = first.next().seq;
   second.subscribe();
@@ -136,7 +135,7 @@ TEST(KvEventPublisher, AReaderWhoComesTooLateForReplayIsToldEverything) {
   options.max_kept = 3;
   KvEventPublisher publisher(options, /*num_blocks=*/2, /*block_size=*/1);
   publisher.listen();
-  Reader reader(publisher);
+  Subscriber reader(publisher);
   publisher.observer().stored(kPrefixRoot, Tokens{5}, 1);
   std::uint64_t seq = 0;
   for (std::int32_t i = 0; i < 6; ++i) {  // a message each: the replay after it waits for it
@@ -148,7 +147,7 @@ TEST(KvEventPublisher, AReaderWhoComesTooLateForReplayIsToldEverything) {
   const std::vector<Message> all = reader.replay(0);
   ASSERT_EQ(all.size(), 2u);  // more: messages that begin in the middle
   EXPECT_EQ(all[0].batch[1][0]["type"], "AllBlocksCleared");
-  EXPECT_EQ(all[0].batch[1][1]["token_ids"], Json::array({5}));
+  EXPECT_EQ(all[0].batch[1][1]["token_ids"], nlohmann::json::array({5}));
   const std::vector<Message> latest = reader.replay(all[0].seq);
   ASSERT_EQ(latest.size(), 2u);  // the snapshot has the number of the latest message, after which a reader goes on
   EXPECT_EQ(latest[0].batch[1][0]["type"], "BlockRemoved");
@@ -157,7 +156,7 @@ TEST(KvEventPublisher, AReaderWhoComesTooLateForReplayIsToldEverything) {
 TEST(KvEventPublisher, NonsenseAtTheReplaySocketIsPassedOver) {
   KvEventPublisher publisher(anywhere(), 8, 2);
   publisher.listen();
-  Reader reader(publisher);
+  Subscriber reader(publisher);
   reader.send_nonsense();
   EXPECT_EQ(reader.replay(0).front().seq, 0u);
 }
@@ -195,12 +194,12 @@ TEST(KvEventPublisher, PortsGoFromOneToTheNextWithWhatTheNextHadCachedBefore) {
     serving->stop();
     next->listen();
     serving->observer().stored(kPrefixRoot, Tokens{3, 4}, 1);  // its engine drains, and nobody hears of it
-    Reader reader(*next);
+    Subscriber reader(*next);
     std::vector<Message> told;
     do told = reader.replay(0);
     while (told.size() < 3);  // for ever: what it had cached before it listened is lost
     EXPECT_EQ(told[0].batch[1][0]["type"], "AllBlocksCleared");
-    EXPECT_EQ(told[1].batch[1][0]["token_ids"], Json({1, 2}));
+    EXPECT_EQ(told[1].batch[1][0]["token_ids"], nlohmann::json({1, 2}));
     serving = std::move(next);
   }
 }
