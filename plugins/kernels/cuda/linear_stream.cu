@@ -20,9 +20,7 @@ using namespace stream;
 constexpr int kWarps = 8, kThreads = (kWarps + 1) * 32;  // one more warp loads x
 constexpr int kMaxRows = 8;
 constexpr int kDepth = 256;  // elements along K in a piece
-constexpr int kSwizzledBytes = kColumns * kSwizzled * 2;
 constexpr int kPieceBytes = kColumns * kDepth * 2;
-constexpr int kGroup = 4;  // instructions whose fragments are loaded together
 constexpr int kGroups = kDepth / kStep / kGroup;
 // Places in a warp's ring. With fewer than two, nothing would be in flight while a piece is multiplied. At most 32,
 // because each lane initialises one barrier.
@@ -31,7 +29,6 @@ constexpr int kZeroBytes = 16;  // stands for rows of b that x does not have
 // Pieces that a block has in flight before the preceding kernels have ended: enough to keep memory busy. With the whole
 // ring in flight a norm takes 7 us instead of 4, because its loads queue behind the pieces.
 constexpr int kEarlyPieces = 6;
-static_assert(kGroup * kStep == kSwizzled);
 
 // How a launch divides its work; computed on the host.
 struct Split {
@@ -94,41 +91,6 @@ class Pieces {
   std::uint64_t policy_;
   int depth_ = 0;
 };
-
-// The operands of kGroup steps.
-struct Fragments {
-  std::uint32_t w[kGroup][4], x[kGroup / 2][4];
-
-  // `unit`: the 16-byte unit in the lane's row where the piece begins. Further units are swizzled in the same way.
-  __device__ __forceinline__ void load(std::uint32_t piece, std::uint32_t unit, std::uint32_t from_x,
-                                       std::uint32_t x_step, int group) {
-#pragma unroll
-    for (int i = 0; i < kGroup; i += 2) load_matrices(x[i / 2], from_x + x_step * (group * kSwizzled + i * kStep) * 2);
-#pragma unroll
-    for (int i = 0; i < kGroup; ++i) load_matrices(w[i], piece + group * kSwizzledBytes + (unit ^ i * kStep * 2));
-  }
-  __device__ __forceinline__ void multiply(float (&d)[4]) const {
-#pragma unroll
-    for (int i = 0; i < kGroup; ++i) {
-      const std::uint32_t b[2] = {x[i / 2][i % 2 * 2], x[i / 2][i % 2 * 2 + 1]};
-      mma_m16n8k16(d, w[i], b);
-    }
-  }
-};
-
-__device__ __forceinline__ float activated(Activation activation, float x) {
-  switch (activation) {
-    case Activation::kSilu:
-      return silu(x);
-    case Activation::kGelu:
-      return gelu(x);
-    case Activation::kGeluTanh:
-      return gelu_tanh(x);
-    case Activation::kRelu:
-      break;
-  }
-  return relu(x);
-}
 
 // Ends a strip of a gated product: the warp of up hands over its results, and the warp of the gates writes y. Both
 // round first, because elementwise.cu reads what a product has stored.

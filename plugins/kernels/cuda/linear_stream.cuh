@@ -10,6 +10,8 @@
 #include "kernels/cuda/bf16.cuh"
 #include "kernels/cuda/bulk.cuh"
 #include "kernels/cuda/linear_mma.hpp"
+#include "kernels/cuda/math.cuh"
+#include "kernels/cuda/mma.cuh"
 #include "kernels/cuda/tensor_map.hpp"
 
 namespace mortise::cuda::stream {
@@ -17,6 +19,9 @@ namespace mortise::cuda::stream {
 constexpr int kColumns = 16;   // columns of y in a tile
 constexpr int kStep = 16;      // elements along K per instruction
 constexpr int kSwizzled = 64;  // elements along K that are swizzled together
+constexpr int kSwizzledBytes = kColumns * kSwizzled * 2;
+constexpr int kGroup = 4;  // instructions whose fragments are loaded together
+static_assert(kGroup * kStep == kSwizzled);
 // A block on Hopper may have 227 KiB. The rest is left for a block of the preceding or following kernel, such as a
 // norm.
 constexpr int kSharedBytes = 203 << 10;
@@ -75,6 +80,47 @@ __device__ __forceinline__ void write(const LinearArgs& args, int tile, int firs
       put(static_cast<float*>(args.y)[m * args.y_stride + n], y);
     }
   }
+}
+
+// The operands of kGroup steps.
+struct Fragments {
+  std::uint32_t w[kGroup][4], x[kGroup / 2][4];
+
+  // `unit`: the 16-byte unit in the lane's row where the piece begins. Further units are swizzled in the same way.
+  __device__ __forceinline__ void load(std::uint32_t piece, std::uint32_t unit, std::uint32_t from_x,
+                                       std::uint32_t x_step, int group) {
+    load_x(from_x, x_step, group);
+    load_weights(piece, unit, group);
+  }
+  __device__ __forceinline__ void load_x(std::uint32_t from_x, std::uint32_t x_step, int group) {
+#pragma unroll
+    for (int i = 0; i < kGroup; i += 2) load_matrices(x[i / 2], from_x + x_step * (group * kSwizzled + i * kStep) * 2);
+  }
+  __device__ __forceinline__ void load_weights(std::uint32_t piece, std::uint32_t unit, int group) {
+#pragma unroll
+    for (int i = 0; i < kGroup; ++i) load_matrices(w[i], piece + group * kSwizzledBytes + (unit ^ i * kStep * 2));
+  }
+  __device__ __forceinline__ void multiply(float (&d)[4]) const {
+#pragma unroll
+    for (int i = 0; i < kGroup; ++i) {
+      const std::uint32_t b[2] = {x[i / 2][i % 2 * 2], x[i / 2][i % 2 * 2 + 1]};
+      mma_m16n8k16(d, w[i], b);
+    }
+  }
+};
+
+__device__ __forceinline__ float activated(Activation activation, float x) {
+  switch (activation) {
+    case Activation::kSilu:
+      return silu(x);
+    case Activation::kGelu:
+      return gelu(x);
+    case Activation::kGeluTanh:
+      return gelu_tanh(x);
+    case Activation::kRelu:
+      break;
+  }
+  return relu(x);
 }
 
 }  // namespace mortise::cuda::stream
