@@ -11,6 +11,7 @@
 #include "devices/cuda/gpu_class.hpp"
 #include "devices/cuda/linear_plans.hpp"
 #include "devices/cuda/reaper.hpp"
+#include "devices/cuda/recorder.hpp"
 #include "devices/cuda/row_uploader.hpp"
 #include "devices/cuda/uploader.hpp"
 #include "devices/cuda/workspace.hpp"
@@ -36,6 +37,7 @@ struct mortise_device {
   // quantized: the rows of x as int8, or a copy of x whose rows are 16-byte aligned
   mortise::cuda::Workspace gated, scratch, quantized;
   mortise::cuda::Workspace widened;  // weights of MXFP4 or E4M3 as bf16
+  mortise::cuda::Recorder recorder;
   std::unique_ptr<mortise::cuda::Reaper> reaper;
   std::unique_ptr<mortise::cuda::LinearPlans> linear;        // null with KernelSet::kMma
   std::unique_ptr<mortise::cuda::RowUploader> row_uploader;  // null until the first matrix
@@ -67,11 +69,16 @@ struct mortise_weight {
 
 namespace mortise::cuda {
 
-// Returns the CUDA stream of an ABI stream. Makes the device current for this thread first, since host threads come and
-// go.
+inline cudaStream_t stream_of(const mortise_device* device, mortise_stream* stream) {
+  return stream == nullptr ? device->stream : reinterpret_cast<cudaStream_t>(stream);
+}
+
+// Returns the CUDA stream of an ABI stream, for use right away. Launches what the recorder holds back first. Makes the
+// device current for this thread, since host threads come and go.
 inline cudaStream_t native(mortise_device* device, mortise_stream* stream) {
   cudaSetDevice(device->ordinal);
-  return stream == nullptr ? device->stream : reinterpret_cast<cudaStream_t>(stream);
+  device->recorder.launch_waiting();
+  return stream_of(device, stream);
 }
 
 }  // namespace mortise::cuda

@@ -227,6 +227,21 @@ void multiply(mortise_device& device, const Matrix& x, const mortise_weight& wei
   }
 }
 
+// Whether a gated product is one kernel.
+bool is_one_kernel(const LinearArgs& both) {
+  return both.m > 0 && both.n * both.k * 2 <= kMaxGatedBytes && streams_gated(both);
+}
+
+// Whether the recorder may take a product by the weight.
+bool records(const mortise_device& device, mortise_stream* stream, const mortise_weight& weight) {
+  return weight.bits == 0 && device.recorder.is_open(stream_of(&device, stream));
+}
+
+// Whether the recorder may take a product that is not gated: one of linear_stream, as LinearPlans would choose.
+bool waits_for_next(const LinearArgs& args) {
+  return args.m > 0 && args.n > 0 && args.y_type == ElementType::kBf16 && LinearPlans::is_streamed(args);
+}
+
 }  // namespace
 
 mortise_status linear(mortise_device* device, mortise_stream* stream, const mortise_linear_args* args,
@@ -237,16 +252,19 @@ mortise_status linear(mortise_device* device, mortise_stream* stream, const mort
     const Matrix x = matrix_of(*in.x), out = matrix_of(*in.out);
     const mortise_weight& weight = *in.weight;
     const Bias bias = bias_of(in.bias, columns.begin);
+    if (records(*device, stream, weight)) {
+      const LinearArgs args = product(x, weight, columns, bias, out);
+      const auto activation = static_cast<Activation>(in.gate_activation);
+      if (in.gate_activation == 0 && waits_for_next(args)) return device->recorder.add(args);
+      if (in.gate_activation != 0 && is_one_kernel(args)) return device->recorder.add(args, activation);
+    }
     const cudaStream_t on = native(device, stream);
     if (in.gate_activation == 0) return multiply(*device, x, weight, columns, bias, out, on);
     if (x.rows == 0) return;
     const auto activation = static_cast<Activation>(in.gate_activation);
     if (weight.bits == 0 && !uses_mma(*device)) {
       const LinearArgs both = product(x, weight, columns, bias, out);
-      const bool is_small = both.n * both.k * 2 <= kMaxGatedBytes;
-      if (is_small && streams_gated(both)) {
-        return check_cuda(launch_gated_stream(both, activation, on), kWhere);
-      }
+      if (is_one_kernel(both)) return check_cuda(launch_gated_stream(both, activation, on), kWhere);
     }
     const auto bytes = static_cast<std::uint64_t>(x.rows * weight.n * x.element_bytes());
     const Matrix both = {static_cast<std::byte*>(device->gated.reserve(bytes, on, kWhere)), x.dtype, x.rows, weight.n,

@@ -10,6 +10,7 @@
 #include "devices/cuda/errors.hpp"
 #include "devices/cuda/ops.hpp"
 #include "kernels/cuda/head_reduce.hpp"
+#include "kernels/cuda/layer_tail.hpp"
 #include "kernels/cuda/linear_fp8_many.hpp"
 #include "kernels/cuda/linear_fp8_stream.hpp"
 #include "kernels/cuda/linear_fp8_wide.hpp"
@@ -186,6 +187,9 @@ void open_gpu(mortise_device& device) {
   check_cuda(prepare_linear_kernels(), kWhere);
   if (device.gpu.kernels == KernelSet::kMma) return;
   prepare_hopper_kernels();
+  bool fuses = false;
+  check_cuda(prepare_layer_tail(fuses), kWhere);
+  if (fuses) device.recorder.enable();
   device.linear =
       std::make_unique<LinearPlans>(device.name, properties.multiProcessorCount, device.host, device.tuning);
 }

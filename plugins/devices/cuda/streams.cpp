@@ -71,16 +71,20 @@ cudaGraphExec_t exec_of(mortise_graph* graph) {
 // The capture mode is thread-local, so that allocations of other threads do not break the capture.
 mortise_status begin(mortise_device* device, mortise_stream* stream, mortise_error* error) {
   return guard(error, "graph begin", [&] {
-    check_cuda(cudaStreamBeginCapture(native(device, stream), cudaStreamCaptureModeThreadLocal), "graph begin");
+    const cudaStream_t on = native(device, stream);
+    check_cuda(cudaStreamBeginCapture(on, cudaStreamCaptureModeThreadLocal), "graph begin");
+    device->recorder.begin(on);
   });
 }
 
 mortise_status end(mortise_device* device, mortise_stream* stream, mortise_graph** graph, mortise_error* error) {
   *graph = nullptr;
   return guard(error, "graph end", [&] {
+    const cudaError_t launched = device->recorder.end();
     const cudaStream_t on = native(device, stream);
     cudaGraph_t captured = nullptr;
-    const cudaError_t status = cudaStreamEndCapture(on, &captured);
+    const cudaError_t ended = cudaStreamEndCapture(on, &captured);
+    const cudaError_t status = launched == cudaSuccess ? ended : launched;
     cudaGraphExec_t exec = nullptr;
     const cudaError_t made = status == cudaSuccess ? cudaGraphInstantiate(&exec, captured, 0) : status;
     if (captured != nullptr) cudaGraphDestroy(captured);
