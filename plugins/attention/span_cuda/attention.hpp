@@ -54,9 +54,6 @@ class SpanAttention {
     Plan plan;
     std::size_t offset;  // in work_
   };
-  struct LaunchBlocks {
-    int32_t decode, merge;
-  };
   struct Staging {  // pinned memory that a copy may still read
     std::byte* memory;
     mortise_event* event;
@@ -70,7 +67,8 @@ class SpanAttention {
   cuda::SpanWork span_work(const Plan& plan, const std::byte* work, const mortise_batch& batch) const;
   const cuda::Bf16Bits* norm_weight(const mortise_weight* weight) const;
   cudaStream_t stream(const mortise_step& step) const;
-  LaunchBlocks launch_blocks(const mortise_batch& batch) const;
+  bool has_whole_tiles(const mortise_batch& batch) const;
+  int32_t decode_blocks(const mortise_batch& batch) const;
   PlanShape plan_shape() const;
   Room make_room() const;
 

@@ -93,6 +93,10 @@ class Dealer {
   }
 
   void deal() {
+    if (shape_.whole_tiles) {
+      if (!deals_one_each()) deals_whole_tiles(shape_.num_workers);
+      return;
+    }
     // If whole tiles are nearly as even as cut ones, nothing has to be merged afterwards. Half of the workers can still
     // read at the speed of the memory. Tiles with shared spans are merged in any case.
     if (kept_merges_ == 0) {
@@ -130,6 +134,18 @@ class Dealer {
     }
     finish();
     return plan_.partial_rows <= shape_.partial_rows;
+  }
+
+  // Gives each tile a worker of its own. Returns false if there are too few.
+  bool deals_one_each() {
+    if (static_cast<int64_t>(tiles_.size()) > shape_.num_workers) return false;
+    start();
+    for (const SpanRun& tile : tiles_) {
+      plan_.runs.push_back(tile);
+      close();
+    }
+    finish();
+    return true;
   }
 
   // Deals whole tiles to the first `workers`. Returns whether that is nearly even.

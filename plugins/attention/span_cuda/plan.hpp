@@ -31,6 +31,8 @@ struct PlanShape {
   int32_t num_workers;   // of the decode kernel
   int64_t partial_rows;  // rows of partials that memory was reserved for
   bool prefill;          // false: all work goes to the decode kernel, whose launch does not depend on the batch
+  // No tile is cut, so nothing has to be merged. Only without shared spans.
+  bool whole_tiles = false;
   // Thread blocks of the decode kernel for spans that sequences share, and room for their lists (share.hpp). 0: nothing
   // is shared.
   int32_t num_shared_blocks = 0;

@@ -40,9 +40,10 @@ void SpanAttention::plan(const mortise_step& step) {
   kv_.check_batch(batch);
   if (sharing_ == Sharing::kPrefixGroups) kv_.check_groups(batch);
   PlanShape shape = shape_;
-  shape.num_workers = launch_blocks(batch).decode;
+  shape.num_workers = decode_blocks(batch);
   // A captured step launches the same kernels for every batch of its bucket.
   shape.prefill = (batch.flags & MORTISE_BATCH_BUCKET) == 0;
+  shape.whole_tiles = has_whole_tiles(batch);
   for (WindowPlan& plan : plans_) {
     shape.window = plan.window;
     make_plan(batch, shape, plan.plan);
@@ -161,29 +162,33 @@ void SpanAttention::run(const mortise_step& step, int32_t layer, const mortise_t
   if (bucket || !plan.runs.empty()) {
     check_cuda(kernels_->decode(args, span_work(plan, work, batch), stream(step)), "run");
   }
-  if (bucket || !plan.merges.empty()) {
+  if ((bucket && !has_whole_tiles(batch)) || !plan.merges.empty()) {
     const auto* const merges = reinterpret_cast<const cuda::SpanMerge*>(work + room_.merges);
     const auto* const counts = reinterpret_cast<const cuda::SpanMergeCounts*>(work + room_.counts);
-    check_cuda(cuda::span_merge(args, merges, counts, launch_blocks(batch).merge, stream(step)), "run");
+    check_cuda(cuda::span_merge(args, merges, counts, num_multiprocessors_ * 4, stream(step)), "run");
   }
   const auto* const prefill = reinterpret_cast<const cuda::SpanRun*>(work + room_.runs) + plan.runs.size();
   const auto num_prefill = static_cast<int32_t>(plan.prefill.size());
   check_cuda(kernels_->prefill(args, prefill, num_prefill, num_multiprocessors_, stream(step)), "run");
 }
 
-// Returns how many thread blocks to launch. A step of very few spans gets only the blocks that can have work. The other
-// multiprocessors are then free, so the kernels that follow begin before attention ends: a step of the demo model at
-// batch 1 takes 213 us instead of 229. Steps of more spans would gain nothing, and with large models they would lose:
-// weights that following kernels load early would delay K and V. All batches of a bucket get the same numbers.
-SpanAttention::LaunchBlocks SpanAttention::launch_blocks(const mortise_batch& batch) const {
-  constexpr int64_t kFewBlocks = 16;
-  const LaunchBlocks all{shape_.num_workers, num_multiprocessors_ * 4};
-  const int64_t spans = ceil_div(std::max(batch.max_seq_len, 1), cuda::kSpan);
+// Returns whether no tile of a captured step is cut, so that it launches no merge. A worker that goes through two spans
+// takes less time than the merge and its hand-over.
+bool SpanAttention::has_whole_tiles(const mortise_batch& batch) const {
+  constexpr int64_t kWholeSpans = 2;
+  return sharing_ == Sharing::kNone && (batch.flags & MORTISE_BATCH_BUCKET) != 0 &&
+         ceil_div(std::max(batch.max_seq_len, 1), cuda::kSpan) <= kWholeSpans;
+}
+
+// Returns how many thread blocks of the decode kernel to launch. A step of very few tiles gets only blocks that can
+// have work. The other multiprocessors are then free, so the kernels that follow begin before attention ends: a step of
+// the demo model at batch 1 takes 213 us instead of 229. More blocks would gain nothing, and with large models they
+// would lose: weights that following kernels load early would delay K and V. All batches of a bucket get the same
+// number.
+int32_t SpanAttention::decode_blocks(const mortise_batch& batch) const {
+  constexpr int64_t kFewRows = 16;
   const int64_t rows = int64_t{std::max(batch.num_tokens, 1)} * dims().num_heads;
-  if (sharing_ != Sharing::kNone || 2 * rows * spans > kFewBlocks) return all;
-  const int64_t slices = ceil_div(dims().head_dim, 32);
-  return {std::min(all.decode, static_cast<int32_t>(2 * rows * spans)),
-          std::min(all.merge, static_cast<int32_t>(rows * slices))};
+  return has_whole_tiles(batch) && rows <= kFewRows ? static_cast<int32_t>(rows) : shape_.num_workers;
 }
 
 // Returns the decode kernel's lists. A bucket of several sequences always has room for shared spans, even if this batch
@@ -192,7 +197,7 @@ cuda::SpanWork SpanAttention::span_work(const Plan& plan, const std::byte* work,
   cuda::SpanWork lists{};
   lists.worker_begin = reinterpret_cast<const int32_t*>(work);
   lists.runs = reinterpret_cast<const cuda::SpanRun*>(work + room_.runs);
-  lists.num_blocks = launch_blocks(batch).decode;
+  lists.num_blocks = decode_blocks(batch);
   lists.shared.block_begin = reinterpret_cast<const int32_t*>(work + room_.block_begin);
   lists.shared.runs = reinterpret_cast<const cuda::SharedRun*>(work + room_.shared_runs);
   lists.shared.rows = reinterpret_cast<const cuda::SharedRow*>(work + room_.shared_rows);

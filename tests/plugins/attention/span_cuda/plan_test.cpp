@@ -180,6 +180,26 @@ TEST(CudaPlan, WithoutRoomForPartialsNoTileIsCut) {
   for (const cuda::SpanRun& run : plan.runs) EXPECT_EQ(run.partial, -1);
 }
 
+TEST(CudaPlan, WholeTilesAreNotCutAndComeToWorkersOfTheirOwn) {
+  const Batch batch({{1, 256}, {1, 130}, {1, 0}, {1, 7}});
+  PlanShape s = shape(8, 2, 0, 100);
+  s.prefill = false;
+  s.num_workers = 32;
+  Plan plan;
+  make_plan(batch.view, s, plan);
+  EXPECT_FALSE(plan.merges.empty());
+  s.whole_tiles = true;
+  make_plan(batch.view, s, plan);
+  EXPECT_TRUE(plan.merges.empty());
+  ASSERT_EQ(plan.worker_begin.size(), 33u);
+  for (std::size_t worker = 0; worker < 32; ++worker) {
+    const auto first = plan.runs.begin() + plan.worker_begin[worker],
+               last = plan.runs.begin() + plan.worker_begin[worker + 1];
+    EXPECT_LE(std::count_if(first, last, [](const cuda::SpanRun& run) { return run.span_end > run.span_begin; }), 1);
+    EXPECT_TRUE(std::all_of(first, last, [](const cuda::SpanRun& run) { return run.partial == -1; }));
+  }
+}
+
 TEST(CudaPlan, OfABucketAllWorkIsDecoding) {
   const Batch batch({{100, 100}, {1, 8}, {4, 0}});
   PlanShape s = shape(32, 8, 0, 100);
