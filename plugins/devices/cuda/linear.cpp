@@ -11,7 +11,6 @@
 #include "kernels/cuda/linear_fp8_many.hpp"
 #include "kernels/cuda/linear_fp8_mma.hpp"
 #include "kernels/cuda/linear_fp8_stream.hpp"
-#include "kernels/cuda/linear_fp8_wide.hpp"
 #include "kernels/cuda/linear_fp8_widened.hpp"
 #include "kernels/cuda/linear_int4_many.hpp"
 #include "kernels/cuda/linear_int4_stream.hpp"
@@ -22,6 +21,7 @@
 #include "kernels/cuda/linear_mxfp4_mma.hpp"
 #include "kernels/cuda/linear_mxfp4_widened.hpp"
 #include "kernels/cuda/linear_stream.hpp"
+#include "kernels/cuda/linear_wide.hpp"
 #include "kernels/cuda/mxfp4_pack.hpp"
 #include "kernels/cuda/rows.hpp"
 #include "kernels/cuda/tensor_map.hpp"
@@ -33,14 +33,15 @@ constexpr char kWhere[] = "linear";
 // Up to this many rows linear_int_stream is faster than linear_int4_widened, and linear_fp8_widened faster than
 // linear_fp8_stream (H100, products of an 8B model).
 constexpr std::int64_t kFewIntRows = 4, kFewFp8Rows = 8;
-// With more rows linear_fp8_many is faster than linear_fp8_wide (H100, products of an 8B model).
-constexpr std::int64_t kMaxFp8WideRows = 2048;
+// With more rows weights are widened in memory first, which then is faster than linear_wide (H100, products of an 8B
+// model): E4M3 weights with a scale for each row, those with scales of groups, and MXFP4 weights.
+constexpr std::int64_t kMaxFp8WideRows = 2048, kMaxFp8GroupsWideRows = 1024, kMaxMxfp4WideRows = 2048;
 // Gated products of fewer bytes are one kernel. With more it gains nothing: while the activation's own kernel runs,
 // memory is busy with the next weights. (Batch 1, H100: the demo model's 0.9 MiB a layer save 13 us a step, 9 MiB of
 // the shape 68m cost 3, 224 MiB of 8b cost up to 1 %.)
 constexpr std::int64_t kMaxGatedBytes = std::int64_t{4} << 20;
-// With more rows MXFP4 weights are widened in memory first, at most so many bytes at a time, which stay in the L2.
-constexpr std::int64_t kFewMxfp4Rows = 256, kMaxWidenedMxfp4Bytes = std::int64_t{64} << 20;
+// MXFP4 weights are widened in memory at most so many bytes at a time, which stay in the L2.
+constexpr std::int64_t kMaxWidenedMxfp4Bytes = std::int64_t{64} << 20;
 constexpr std::int64_t kWidenedStep = 64;  // of columns
 
 bool uses_mma(const mortise_device& device) {
@@ -144,7 +145,8 @@ void multiply_fp8(mortise_device& device, const Matrix& x, const mortise_weight&
   args.n = columns.end - columns.begin;
   if (args.m == 0 || args.n == 0) return;
   align_rows(device, args, args.format.k, on);
-  if (!uses_mma(device) && args.m > kMaxFp8WideRows) return multiply_widened_fp8(device, args, on);
+  const std::int64_t most = args.format.grouped ? kMaxFp8GroupsWideRows : kMaxFp8WideRows;
+  if (!uses_mma(device) && args.m > most) return multiply_widened_fp8(device, args, on);
   const bool streams = args.m > kFewFp8Rows && args.m <= kMaxFp8StreamRows;
   const auto launch = uses_mma(device)               ? launch_linear_fp8_mma
                       : streams                      ? launch_linear_fp8_stream
@@ -192,9 +194,12 @@ void multiply_mxfp4(mortise_device& device, const Matrix& x, const mortise_weigh
   args.k = weight.k;
   args.small = weight.small_scales;
   if (args.m == 0 || args.n == 0) return;
-  if (!uses_mma(device) && args.m > kFewMxfp4Rows) return multiply_widened_mxfp4(device, args, bias, on);
+  if (!uses_mma(device) && args.m > kMaxMxfp4WideRows) return multiply_widened_mxfp4(device, args, bias, on);
   align_rows(device, args, args.k, on);
-  check_cuda((uses_mma(device) ? launch_linear_mxfp4_mma : launch_linear_mxfp4_widened)(args, on), kWhere);
+  const auto launch = uses_mma(device)              ? launch_linear_mxfp4_mma
+                      : args.m <= kMxfp4WidenedRows ? launch_linear_mxfp4_widened
+                                                    : launch_linear_mxfp4_wide;
+  check_cuda(launch(args, on), kWhere);
 }
 
 void multiply(mortise_device& device, const Matrix& x, const mortise_weight& weight, const ColumnRange& columns,

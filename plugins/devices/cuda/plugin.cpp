@@ -13,7 +13,6 @@
 #include "kernels/cuda/layer_tail.hpp"
 #include "kernels/cuda/linear_fp8_many.hpp"
 #include "kernels/cuda/linear_fp8_stream.hpp"
-#include "kernels/cuda/linear_fp8_wide.hpp"
 #include "kernels/cuda/linear_fp8_widened.hpp"
 #include "kernels/cuda/linear_int4_many.hpp"
 #include "kernels/cuda/linear_int4_stream.hpp"
@@ -23,6 +22,7 @@
 #include "kernels/cuda/linear_mma.hpp"
 #include "kernels/cuda/linear_mxfp4_widened.hpp"
 #include "kernels/cuda/linear_stream.hpp"
+#include "kernels/cuda/linear_wide.hpp"
 #include "kernels/cuda/rows.hpp"
 #include "mortise/ext/tuning.h"
 
@@ -137,7 +137,7 @@ void prepare_hopper_kernels() {
   check_cuda(prepare_fp8_stream_kernels(), kWhere);
   check_cuda(prepare_fp8_widened_kernels(), kWhere);
   check_cuda(prepare_fp8_many_kernels(), kWhere);
-  check_cuda(prepare_fp8_wide_kernels(), kWhere);
+  check_cuda(prepare_wide_kernels(), kWhere);
   check_cuda(prepare_mxfp4_widened_kernels(), kWhere);
 }
 

@@ -1,4 +1,4 @@
-// As linear_fp8_wide.cu, but with both operands in shared memory: weights [64, 16] for each warpgroup, already bf16,
+// Both operands come from shared memory, as in linear_wide.cu: weights [64, 16] for each warpgroup, already bf16,
 // and rows of x. One warp loads; two warpgroups multiply. Three warps widen the weights of the next part meanwhile. Two
 // blocks are a cluster that shares rows of x.
 //
@@ -93,7 +93,7 @@ __global__ void __launch_bounds__(kWidenThreads) widen_kernel(const Fp8Widening 
   widen(part, at, [] { wait_for_kernel_before(); });  // it may read what the last product widened
 }
 
-// The order of the pairs of tiles, as in linear_fp8_wide.cu: bands of rows, and in each band column after column.
+// The order of the pairs of tiles, as in linear_wide.cu: bands of rows, and in each band column after column.
 struct TilePosition {
   int row, column;  // in tiles
   bool exists;

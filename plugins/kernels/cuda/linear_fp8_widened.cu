@@ -158,7 +158,8 @@ class Multiplier {
 
   __device__ __forceinline__ void compute(int tile) {
     float acc[kRowTiles][4] = {};
-    kGrouped ? add_groups(acc) : add_row(acc, tile * args_.split.panels * kFp8Panel + column_);
+    kGrouped ? (kRowTiles > 4 ? add_groups_in_turn(acc) : add_groups(acc))
+             : add_row(acc, tile * args_.split.panels * kFp8Panel + column_);
     write(tile, acc);
   }
 
@@ -192,6 +193,18 @@ class Multiplier {
       wait_products();
       before_ = free_;
       end(even, even_scale);
+    }
+  }
+  // The same with registers for one group: the products of a chunk start when the group before was added.
+  __device__ __forceinline__ void add_groups_in_turn(float (&acc)[kRowTiles][4]) {
+    float d[kRowTiles][4], scale[2];
+#pragma unroll 1
+    for (int chunk = 0; chunk < args_.chunks; ++chunk) {
+      multiply(d, scale, /*adds=*/false);
+      wait_products();
+      hold(d);
+      release(free_);
+      add(d, scale, acc);
     }
   }
   __device__ __forceinline__ void add_row(float (&acc)[kRowTiles][4], int column) {
@@ -310,11 +323,20 @@ template <bool kGrouped>
 Kernel kernel_of(int row_tiles) {
   return row_tiles == 1   ? fp8_widened_kernel<kGrouped, 1>
          : row_tiles == 2 ? fp8_widened_kernel<kGrouped, 2>
-                          : fp8_widened_kernel<kGrouped, 4>;
+         : row_tiles == 4 ? fp8_widened_kernel<kGrouped, 4>
+                          : fp8_widened_kernel<kGrouped, 8>;
 }
 Kernel kernel_of(bool grouped, int row_tiles) {
   return grouped ? kernel_of<true>(row_tiles) : kernel_of<false>(row_tiles);
 }
+
+constexpr int kFewestPanelsOfManyRows = 2;
+
+constexpr int places_of(bool grouped, int panels, int row_tiles) {
+  return std::min((kSharedBytes - kWidenedBarrierBytes) / place_bytes(grouped, panels, row_tiles).all(),
+                  kMaxWidenedPlaces);
+}
+static_assert(places_of(true, 1, 4) >= kWideners && places_of(true, kFewestPanelsOfManyRows, 8) >= kWideners / 2);
 
 }  // namespace
 
@@ -323,16 +345,18 @@ cudaError_t launch_linear_fp8_widened(const LinearFp8Args& args, cudaStream_t st
   int most = 0;
   if (const cudaError_t error = num_multiprocessors(most); error != cudaSuccess) return error;
   const Fp8Layout layout(args.format);
-  const int row_tiles = args.m <= kTileRows ? 1 : args.m <= 2 * kTileRows ? 2 : 4;
+  const int row_tiles = args.m <= kTileRows ? 1 : args.m <= 2 * kTileRows ? 2 : args.m <= 4 * kTileRows ? 4 : 8;
   WidenedArgs all = {};
   all.linear = args;
   all.chunks = static_cast<std::int32_t>(layout.chunks);
   all.panels = static_cast<std::int32_t>((args.n + kFp8Panel - 1) / kFp8Panel);
   all.panel_bytes = layout.panel_bytes;
   all.scales = reinterpret_cast<const float*>(args.w + layout.scales);
-  const int panels = best_widened_panels(all.panels, most, kMaxPanels, 4);
+  // A widener must not be two passes over the ring ahead of the products, which a barrier could not tell from none.
+  const int fewest = row_tiles == 8 ? kFewestPanelsOfManyRows : 1;
+  const int panels = std::max(best_widened_panels(all.panels, most, kMaxPanels, 4), fewest);
   const int bytes = place_bytes(args.format.grouped, panels, row_tiles).all();
-  const int places = std::min((kSharedBytes - kWidenedBarrierBytes) / bytes, kMaxWidenedPlaces);
+  const int places = places_of(args.format.grouped, panels, row_tiles);
   all.split = {panels, (all.panels + panels - 1) / panels, places};
   const cudaError_t error =
       describe_fp8_rows(args.x, args.m, args.format.k, args.x_stride, row_tiles * kTileRows, all.rows);
@@ -345,10 +369,10 @@ cudaError_t launch_linear_fp8_widened(const LinearFp8Args& args, cudaStream_t st
 cudaError_t prepare_fp8_widened_kernels() {
   // Products read whole warpgroups of columns: up to (kWarpgroupPanels - 1) panels past the last weights. Even with the
   // largest tiles the area of x, which follows the weights, is longer than that.
-  constexpr int kMin = (kSharedBytes - kWidenedBarrierBytes) / place_bytes(/*grouped=*/true, kMaxPanels, 4).all();
+  constexpr int kMin = places_of(/*grouped=*/true, kMaxPanels, 8);
   static_assert(kMin >= 4 && kMin * 2 * half_bytes(1) >= (kWarpgroupPanels - 1) * kPanelBytes);
   for (const bool grouped : {false, true}) {
-    for (const int row_tiles : {1, 2, 4}) {
+    for (const int row_tiles : {1, 2, 4, 8}) {
       const cudaError_t error = cudaFuncSetAttribute(kernel_of(grouped, row_tiles),
                                                      cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
       if (error != cudaSuccess) return error;

@@ -1,4 +1,4 @@
-// plugins/kernels/cuda/linear_fp8_widened.hpp: a product with E4M3 weights for up to 32 rows: loads and widens weights
+// plugins/kernels/cuda/linear_fp8_widened.hpp: a product with E4M3 weights for up to 64 rows: loads and widens weights
 // while the preceding kernel still runs.
 //   y[m,n] = round(sum_g d[m,n,g] * scale[n,g] (+ bias[n]))       docs/numerics.md, "Linear with FP8 weights"
 // Shapes: LinearFp8Args, m up to kMaxFp8WidenedRows, any k.
@@ -19,7 +19,7 @@
 
 namespace mortise::cuda {
 
-constexpr std::int64_t kMaxFp8WidenedRows = 32;
+constexpr std::int64_t kMaxFp8WidenedRows = 64;
 
 cudaError_t launch_linear_fp8_widened(const LinearFp8Args& args, cudaStream_t stream);
 

@@ -48,6 +48,11 @@ __device__ __forceinline__ void wait_products() {
 __device__ __forceinline__ void wait_products_but_last() {
   asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
 }
+// Returns when at most `count` batches still run.
+template <int count>
+__device__ __forceinline__ void wait_products_but() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(count) : "memory");
+}
 template <int n>
 __device__ __forceinline__ void hold(float (&d)[n][4]) {
 #pragma unroll

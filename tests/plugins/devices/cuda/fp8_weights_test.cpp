@@ -1,7 +1,7 @@
 // E4M3 weights through the device: the bits of class cuda-fp8/1, whether made from float parts or handed in, by all
 // kernels and at every number of rows.
 // Covers: plugins/kernels/cuda/{fp8_pack,fp8_rows,fp8_weight,linear_fp8_many,linear_fp8_mma}
-// Covers: plugins/kernels/cuda/{linear_fp8_stream,linear_fp8_wide,linear_fp8_widened}
+// Covers: plugins/kernels/cuda/{linear_fp8_stream,linear_fp8_widened,linear_wide,wide_tile}
 // Covers: plugins/kernels/cuda/reference/linear_fp8
 #include <algorithm>
 #include <cmath>
@@ -152,7 +152,7 @@ TEST_F(CudaFp8Weights, LargeShapesHaveTheBitsOfTheReference) {
   for (const auto& [n, k] :
        {std::pair<std::size_t, std::size_t>(6144, 4096), {4096, 1024}, {512, 14336}, {20000, 384}}) {
     for (const bool grouped : {false, true}) {
-      for (const std::size_t m : {1, 16, 32, 48, 300, 2060, 2100}) {
+      for (const std::size_t m : {1, 16, 32, 48, 100, 256, 300, 600, 2060, 2100}) {
         const cpu::Fp8Problem<Bf16> p({m, m > 2060 ? 512 : n, m > 2060 ? 640 : k, grouped}, Values::kNormal, 7, false);
         const Source source(p.w);
         const Fp8Prepared weight({&source});
@@ -170,7 +170,8 @@ TEST_F(CudaFp8Weights, ProductsHaveTheSameBitsEveryTime) {
     const cpu::Fp8Problem<Bf16> p({2060, 20000, 1152, grouped}, Values::kNormal, 9, false);
     const Source source(p.w);
     const Fp8Prepared weight({&source});
-    for (const auto& [m, times] : {std::pair<std::size_t, int>{2, 100}, {15, 100}, {32, 100}, {2060, 5}}) {
+    for (const auto& [m, times] :
+         {std::pair<std::size_t, int>{2, 100}, {15, 100}, {32, 100}, {64, 100}, {256, 100}, {2060, 5}}) {
       const std::vector<Bf16> x(p.x.begin(), p.x.begin() + static_cast<std::ptrdiff_t>(m * p.shape.k));
       const LinearCall call = {m, p.shape.n, p.shape.k};
       const auto once = product<Bf16>(weight.get(), x, call);
@@ -201,7 +202,7 @@ TEST_F(CudaFp8Weights, TheReferenceIsNearTheCpus) {
 // Rows of ones pick single weights out of a matrix that has each number once.
 TEST_F(CudaFp8Weights, EveryNumberIsWidenedExactly) {
   for (const std::size_t m :
-       {std::size_t{128}, std::size_t{32}}) {  // linear_fp8_wide, then linear_fp8_widened in four parts
+       {std::size_t{128}, std::size_t{32}}) {  // linear_wide, then linear_fp8_widened in four parts
     cpu::Fp8Problem<Bf16> p({128, 2, 128, false}, Values::kNormal, 1, /*with_bias=*/false);
     std::fill(p.x.begin(), p.x.end(), Bf16{0});
     for (std::size_t i = 0; i < 128; ++i) {
@@ -268,7 +269,8 @@ TEST_F(CudaFp8Weights, RowsAreTheSameAloneAndInAnyNumber) {
     const Source source(p.w);
     const Fp8Prepared weight({&source});
     const auto all = product<Bf16>(weight.get(), p.x, {most, n, k});
-    for (const std::size_t m : {1, 3, 8, 9, 16, 17, 32, 33, 40, 64, 100, 129, 300, 2048, 2060}) {
+    for (const std::size_t m :
+         {1, 3, 8, 9, 16, 17, 32, 33, 40, 64, 65, 100, 129, 256, 300, 600, 1024, 1025, 2048, 2060}) {
       const std::vector<Bf16> x(p.x.begin(), p.x.begin() + static_cast<std::ptrdiff_t>(m * k));
       EXPECT_TRUE(same_bits(std::vector<Bf16>(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(m * n)),
                             product<Bf16>(weight.get(), x, {m, n, k, 0, nullptr, 0, 0, 0, 8})))
@@ -279,7 +281,7 @@ TEST_F(CudaFp8Weights, RowsAreTheSameAloneAndInAnyNumber) {
 
 TEST_F(CudaFp8Weights, ColumnRangesAreColumnsOfTheWhole) {
   const std::size_t n = 1000, k = 256;
-  for (const std::size_t m : {5, 40, 2060}) {
+  for (const std::size_t m : {5, 40, 200, 2060}) {
     for (const bool grouped : {false, true}) {
       const cpu::Fp8Problem<Bf16> p({m, n, k, grouped}, Values::kNormal, 5, false);
       const Source source(p.w);
@@ -301,7 +303,7 @@ TEST_F(CudaFp8Weights, ColumnRangesAreColumnsOfTheWhole) {
 
 TEST_F(CudaFp8Weights, AGatedProductIsTheProductAndThenItsActivation) {
   const std::size_t inner = 384, k = 288;
-  for (const std::size_t m : {1, 40, 2060}) {
+  for (const std::size_t m : {1, 40, 200, 2060}) {
     const cpu::Fp8Problem<Bf16> p({m, 2 * inner, k, true}, Values::kNormal, 6, false);
     const Source source(p.w);
     const Fp8Prepared weight({&source});

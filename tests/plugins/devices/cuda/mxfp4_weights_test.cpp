@@ -1,6 +1,6 @@
 // MXFP4 weights through the device: the bits of the reference of linear with the widened weights, and of the device's
 // own bf16 products with them, by all kernels and at every number of rows.
-// Covers: plugins/kernels/cuda/{linear_mxfp4_mma,linear_mxfp4_widened,mxfp4_pack}
+// Covers: plugins/kernels/cuda/{linear_mxfp4_mma,linear_mxfp4_widened,linear_wide,mxfp4_pack}
 // Covers: plugins/kernels/cuda/{mxfp4_rows,mxfp4_weight}
 #include <algorithm>
 #include <cmath>
@@ -192,7 +192,7 @@ TEST_F(CudaMxfp4Weights, LargeShapesHaveTheBitsOfTheWidenedWeightsOnThisDevice) 
 
 // With many rows the weights are widened part by part into one workspace.
 TEST_F(CudaMxfp4Weights, PartsOfAWideWeightDoNotOverwriteEachOther) {
-  const std::size_t m = 320, n = 20000, k = 4096;  // 164 MB widened, in three parts
+  const std::size_t m = 2060, n = 20000, k = 4096;  // 164 MB widened, in three parts
   const MxProblem p({m, n, k}, Values::kNormal, 11, false);
   const MxSource source(p.w);
   const MxPrepared weight({&source});
@@ -208,10 +208,10 @@ TEST_F(CudaMxfp4Weights, PartsOfAWideWeightDoNotOverwriteEachOther) {
 // Warps hand weights and x to each other through a ring: a race would show now and then only. The blocks have several
 // tiles.
 TEST_F(CudaMxfp4Weights, ProductsHaveTheSameBitsEveryTime) {
-  const MxProblem p({64, 20000, 1152}, Values::kNormal, 9, false);
+  const MxProblem p({256, 20000, 1152}, Values::kNormal, 9, false);
   const MxSource source(p.w);
   const MxPrepared weight({&source});
-  for (const std::size_t m : {2, 15, 32, 64}) {
+  for (const std::size_t m : {2, 15, 32, 64, 128, 256}) {
     const std::vector<Bf16> x(p.x.begin(), p.x.begin() + static_cast<std::ptrdiff_t>(m * p.shape.k));
     const LinearCall call = {m, p.shape.n, p.shape.k};
     const auto first = product<float>(weight.get(), x, call);
@@ -304,7 +304,7 @@ TEST_F(CudaMxfp4Weights, RowsAreTheSameAloneAndInAnyNumber) {
 
 TEST_F(CudaMxfp4Weights, ColumnRangesAreColumnsOfTheWhole) {
   const std::size_t n = 1000, k = 256;
-  for (const std::size_t m : {5, 40, 270}) {
+  for (const std::size_t m : {5, 40, 270, 2060}) {
     const MxProblem p({m, n, k}, Values::kNormal, 5, false);
     const MxSource source(p.w);
     const MxPrepared weight({&source});
@@ -324,7 +324,7 @@ TEST_F(CudaMxfp4Weights, ColumnRangesAreColumnsOfTheWhole) {
 
 TEST_F(CudaMxfp4Weights, AGatedProductIsTheProductAndThenItsActivation) {
   const std::size_t inner = 384, k = 288;
-  for (const std::size_t m : {1, 40, 280}) {
+  for (const std::size_t m : {1, 40, 280, 2060}) {
     const MxProblem p({m, 2 * inner, k}, Values::kNormal, 6, false);
     const MxSource source(p.w);
     const MxPrepared weight({&source});
