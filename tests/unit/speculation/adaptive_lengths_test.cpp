@@ -40,7 +40,8 @@ class AdaptiveLengthsOn : public ::testing::TestWithParam<const Machine*> {
   // them.
   static double speed(Lengths lengths, const Text& text, int batch, int warm_up, int count) {
     double tokens = 0, seconds = 0;
-    for (std::uint64_t seed = 1; seed <= 16; ++seed) {
+    const std::uint64_t last_seed = lengths == Lengths::kNone ? 1 : 16;  // without drafts, luck changes nothing
+    for (std::uint64_t seed = 1; seed <= last_seed; ++seed) {
       Simulation simulation{*GetParam(), lengths, seed};
       simulation.stream(text, warm_up * batch, batch, kOutput);
       simulation.forget_score();

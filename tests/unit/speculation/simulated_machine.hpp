@@ -139,9 +139,11 @@ struct Simulation {
     const double rest = machine.step_s(times.num_seqs, times.num_rows);
     const double draft = times.num_drafting > 0 ? machine.draft_s(times.num_drafting, times.max_drafts) + catch_up : 0;
     seconds += rest + draft;
-    times.rest_s = seen(rest, 10);
-    times.draft_s = seen(draft, 20);
-    if (lengths == Lengths::kAdaptive) policy.measured(times);
+    if (lengths == Lengths::kAdaptive) {
+      times.rest_s = seen(rest, 10);
+      times.draft_s = seen(draft, 20);
+      policy.measured(times);
+    }
     std::erase_if(running, [&](const Running& one) {
       if (one.generated < one.output) return false;
       policy.ended(one.generated);
