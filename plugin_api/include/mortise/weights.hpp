@@ -7,6 +7,7 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <initializer_list>
 #include <optional>
 #include <span>
@@ -76,6 +77,9 @@ class WeightLoader {
   Weight embedding(const CheckpointTensor& part, int64_t columns, bool also_head, int64_t skipped_rows = 0) const;
   // Loads a head that is not the embedding. WeightFormat says how it is stored.
   Weight head(const CheckpointTensor& part, int64_t columns) const;
+  // Throws if the checkpoint also has an lm_head.weight that differs from the embedding, which the configuration says
+  // is the head. transformers 5 takes one or the other, depending on its release.
+  void require_tied(const CheckpointTensor& embedding, int64_t columns) const;
   // Loads a norm's weight or a bias.
   Weight vector(const CheckpointTensor& part) const;
   // Makes a vector that is not in the checkpoint.
@@ -190,6 +194,25 @@ inline Weight WeightLoader::head(const CheckpointTensor& part, int64_t columns) 
   const int64_t shape[] = {part.rows, columns};
   const mortise_tensor tensor = read(part.name, shape);
   return prepare({&tensor, 1}, MORTISE_WEIGHT_LINEAR, format_.head_in_dtype() ? 0 : 8, 0, part.name);
+}
+
+inline void WeightLoader::require_tied(const CheckpointTensor& embedding, int64_t columns) const {
+  constexpr const char* kHead = "lm_head.weight";
+  if (!has(kHead)) return;
+  const int64_t shape[] = {embedding.rows, columns};
+  const mortise_tensor a = read(embedding.name, shape), b = read(kHead, shape);
+  bool same = a.dtype == b.dtype;
+  const int64_t bytes = dtype_bytes(a.dtype);
+  for (int64_t row = 0; same && row < embedding.rows; ++row) {
+    same = std::memcmp(static_cast<const char*>(a.data) + row * a.stride[0] * bytes,
+                       static_cast<const char*>(b.data) + row * b.stride[0] * bytes,
+                       static_cast<std::size_t>(columns * bytes)) == 0;
+  }
+  if (same) return;
+  throw Failure(MORTISE_DATA_LOSS, "load",
+                std::string(kHead) + " differs from " + embedding.name +
+                    ", but tie_word_embeddings in config.json is true" + "; set it to false to use " + kHead +
+                    ", or remove this tensor");
 }
 
 inline Weight WeightLoader::vector(const CheckpointTensor& part) const {

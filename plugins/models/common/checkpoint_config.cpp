@@ -55,6 +55,30 @@ Quantization checkpoint_quantization(const ConfigSection& config) {
           static_cast<int32_t>(section.integer("group_size", 0, kMaxSize)), value_type_of(section.text("type", "int"))};
 }
 
+bool is_full_attention(const json& layer_type) {
+  return layer_type == "full_attention" || layer_type == "attention";
+}
+
+void refuse_other_attention(const ConfigSection& config, bool has_windows, int64_t max_positions) {
+  if (!config.boolean("is_causal", true)) {
+    unsupported("is_causal false makes tokens attend to later tokens, so that nothing can be cached; expected true");
+  }
+  const auto refuse_below_length = [&](const char* key) {
+    const int64_t length = config.integer(key, 1, INT64_MAX, max_positions);
+    if (length >= max_positions) return;
+    unsupported(std::string(key) + " " + std::to_string(length) + " is not defined for this family: transformers " +
+                "applies it to its cache but not to a prompt; expected null, or at least max_position_embeddings " +
+                std::to_string(max_positions));
+  };
+  refuse_below_length("attention_chunk_size");
+  if (has_windows) return;
+  refuse_below_length("sliding_window");
+  const json* types = config.find("layer_types");
+  if (types != nullptr && (!types->is_array() || !std::all_of(types->begin(), types->end(), is_full_attention))) {
+    unsupported("layer_types other than full_attention for each layer are not defined for this family");
+  }
+}
+
 int32_t activation_of(const ConfigSection& config, const char* key, const char* absent) {
   struct Name {
     const char* name;

@@ -28,8 +28,16 @@ struct Quantization {
   int32_t bits = 0;        // 0: the checkpoint is not quantised
   int32_t group_size = 0;  // 0: a whole row
   int32_t value_type = 0;  // 0: integers; MORTISE_F8_E4M3, MORTISE_F4_E2M1
+  bool operator==(const Quantization&) const = default;
 };
 Quantization checkpoint_quantization(const ConfigSection& config);
+
+// Whether an entry of `layer_types` names plain causal attention, as transformers reads it.
+bool is_full_attention(const nlohmann::json& layer_type);
+
+// Refuses attention that no family here computes: of later tokens, in chunks, and, unless `has_windows`, with windows.
+// transformers reads these keys in every family. A window of at least `max_positions` tokens changes nothing.
+void refuse_other_attention(const ConfigSection& config, bool has_windows, int64_t max_positions);
 
 // Returns the MORTISE_ACT_* for the name that transformers has at `key`.
 int32_t activation_of(const ConfigSection& config, const char* key, const char* absent);

@@ -46,6 +46,7 @@ PositionDecoder::Weights PositionDecoder::load_weights(const WeightLoader& loade
 
   const bool shared = config_.tied_embeddings && format_.head_in_dtype();
   const CheckpointTensor embedding = {prefix + names_.embedding, config_.vocab_size};
+  if (config_.tied_embeddings) loader.require_tied(embedding, config_.embedding_size);
   Weights weights;
   weights.embedding = loader.embedding(embedding, config_.embedding_size, shared);
   weights.positions = loader.embedding({prefix + names_.positions, config_.max_positions}, config_.hidden_size,

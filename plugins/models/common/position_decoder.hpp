@@ -34,6 +34,7 @@ struct DecoderConfig {
   bool tied_embeddings = true;
   int32_t checkpoint_dtype = 0;
   Quantization quantization;
+  bool operator==(const DecoderConfig&) const = default;
 };
 
 // Reads the settings that the config.json of OPT and of GPT-2 call by the same names: the activation, whether the head

@@ -47,6 +47,7 @@ models::DecoderConfig parse_config(std::string_view text) {
   refuse_variants(config);
   models::DecoderConfig out = models::shared_config(config, "gelu_new");
   parse_sizes(config, out);
+  models::refuse_other_attention(config, /*has_windows=*/false, out.max_positions);
   out.norm_eps = static_cast<float>(config.number("layer_norm_epsilon", 1e-30, 1.0, 1e-5));
   // reorder_and_upcast_attn changes the order and precision of the scaling. docs/numerics.md fixes both, so it is
   // ignored.

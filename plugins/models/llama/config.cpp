@@ -3,10 +3,34 @@
 #include <algorithm>
 #include <string>
 
+#include "models/llama/exact_math.hpp"
+
 namespace mortise::llama {
 namespace {
 
 using nlohmann::json;
+
+// The factor of cosine and sine, from the factor of the length: 1 + 0.1 mscale ln(factor).
+double yarn_scale(double factor, double mscale) {
+  constexpr double kLn2 = 0x1.62e42fefa39efp-1;
+  return factor <= 1.0 ? 1.0 : 0.1 * mscale * (log2_of(factor) * kLn2) + 1.0;
+}
+
+void read_yarn(const ConfigSection& section, int64_t max_positions, Rope& rope) {
+  rope.scaling = RopeScaling::kYarn;
+  if (rope.theta <= 1.0) section.fail("rope_theta", "more than 1 with yarn");
+  rope.original_max_positions =
+      static_cast<double>(section.integer("original_max_position_embeddings", 1, kMaxPositions, max_positions));
+  rope.factor = section.number("factor", 1.0, 1e6,
+                               std::max(1.0, static_cast<double>(max_positions) / rope.original_max_positions));
+  rope.beta_fast = section.number("beta_fast", 1e-6, 1e6, 32.0);
+  rope.beta_slow = section.number("beta_slow", 1e-6, 1e6, 1.0);
+  rope.truncate = section.boolean("truncate", true);
+  const double mscale = section.number("mscale", 0.0, 1e3, 0.0), all = section.number("mscale_all_dim", 0.0, 1e3, 0.0);
+  const double inferred = mscale > 0 && all > 0 ? yarn_scale(rope.factor, mscale) / yarn_scale(rope.factor, all)
+                                                : yarn_scale(rope.factor, 1.0);
+  rope.attention_factor = static_cast<float>(section.number("attention_factor", 0.0, 1e3, inferred));
+}
 
 Rope parse_rope(const ConfigSection& config, int64_t max_positions) {
   static const json kNothing = json::object();
@@ -26,13 +50,16 @@ Rope parse_rope(const ConfigSection& config, int64_t max_positions) {
   }
   const std::string type = section.text("rope_type", "default");
   if (type == "default") return rope;
+  constexpr const char* kServed = "default, linear, llama3, yarn";
   if (type == "dynamic" || type == "longrope") {
     unsupported("rope type '" + type + "' makes keys depend on the length of the sequence, so that equal prefixes " +
-                "have different keys; supported are default, linear, llama3");
+                "have different keys; supported are " + kServed);
   }
-  if (type != "linear" && type != "llama3") {
-    unsupported("rope type '" + type + "' is not one of default, linear, llama3");
+  if (type == "yarn") {
+    read_yarn(section, max_positions, rope);
+    return rope;
   }
+  if (type != "linear" && type != "llama3") unsupported("rope type '" + type + "' is not one of " + kServed);
   rope.factor = section.number("factor", 1.0, 1e6);
   rope.scaling = RopeScaling::kLinear;
   if (type == "linear") return rope;
@@ -45,53 +72,64 @@ Rope parse_rope(const ConfigSection& config, int64_t max_positions) {
   return rope;
 }
 
-// Qwen: layer_types lists the layers with a window; without it, the layers from max_window_layers on have one.
-std::vector<int32_t> qwen_windows(const ConfigSection& config, int64_t num_layers) {
-  const bool used = config.boolean("use_sliding_window", false);
-  const auto window = static_cast<int32_t>(used ? config.integer("sliding_window", 1, INT32_MAX, 4096) : 0);
+// As transformers, for this key only: absent is 4096, null is no window. Mistral's first configurations left it out.
+int32_t window_of(const ConfigSection& config, const json& root) {
+  return static_cast<int32_t>(
+      config.integer("sliding_window", 1, INT32_MAX, root.contains("sliding_window") ? 0 : 4096));
+}
+
+std::vector<int32_t> windows_by_type(const ConfigSection& config, const json& types, int64_t num_layers,
+                                     int32_t window) {
   std::vector<int32_t> windows(static_cast<std::size_t>(num_layers), 0);
-  if (const json* types = config.find("layer_types")) {
-    if (!types->is_array() || types->size() != windows.size()) {
-      config.fail("layer_types", "a list of " + std::to_string(num_layers) + " strings, one a layer");
-    }
-    for (std::size_t i = 0; i < windows.size(); ++i) {
-      const bool sliding = (*types)[i] == "sliding_attention";
-      if (!sliding && (*types)[i] != "full_attention") {
-        config.fail("layer_types", "full_attention or sliding_attention for each layer");
-      }
-      if (sliding && window == 0) config.fail("layer_types", "no sliding_attention while use_sliding_window is false");
-      windows[i] = sliding ? window : 0;
-    }
-    return windows;
+  if (!types.is_array() || types.size() != windows.size()) {
+    config.fail("layer_types", "a list of " + std::to_string(num_layers) + " strings, num_hidden_layers");
   }
-  const int64_t first = config.integer("max_window_layers", 0, INT32_MAX, 28);
-  for (int64_t i = std::min(first, num_layers); i < num_layers; ++i) windows[static_cast<std::size_t>(i)] = window;
+  for (std::size_t i = 0; i < windows.size(); ++i) {
+    const bool sliding = types[i] == "sliding_attention";
+    if (!sliding && !models::is_full_attention(types[i])) {
+      config.fail("layer_types", "full_attention or sliding_attention for each layer");
+    }
+    if (sliding && window == 0) {
+      config.fail("layer_types", "no sliding_attention while use_sliding_window is false or sliding_window is null");
+    }
+    windows[i] = sliding ? window : 0;
+  }
   return windows;
 }
 
+// Mistral and Qwen: layer_types lists the layers with a window. Without it Mistral's layers all have one, and Qwen's
+// from max_window_layers on.
 std::vector<int32_t> parse_windows(const ConfigSection& config, const std::string& family, const json& root,
                                    int64_t num_layers) {
-  std::vector<int32_t> windows;
-  if (family == "mistral") {
-    // For this key only, absent and null differ: Mistral's first configurations left out the default.
-    const int64_t absent = root.contains("sliding_window") ? 0 : 4096;
-    const auto window = static_cast<int32_t>(config.integer("sliding_window", 1, INT32_MAX, absent));
-    windows.assign(static_cast<std::size_t>(num_layers), window);
-  } else if (family != "llama") {
-    windows = qwen_windows(config, num_layers);
+  if (family == "llama") return {};
+  const bool used = family == "mistral" || config.boolean("use_sliding_window", false);
+  const int32_t window = used ? window_of(config, root) : 0;
+  std::vector<int32_t> windows(static_cast<std::size_t>(num_layers), 0);
+  if (const json* types = config.find("layer_types")) {
+    windows = windows_by_type(config, *types, num_layers, window);
+  } else {
+    const int64_t first = family == "mistral" ? 0 : config.integer("max_window_layers", 0, INT32_MAX, 28);
+    for (int64_t i = std::min(first, num_layers); i < num_layers; ++i) windows[static_cast<std::size_t>(i)] = window;
   }
-  if (std::all_of(windows.begin(), windows.end(), [](int32_t window) { return window == 0; })) windows.clear();
+  if (std::all_of(windows.begin(), windows.end(), [](int32_t one) { return one == 0; })) windows.clear();
   return windows;
 }
 
-void parse_sizes(const ConfigSection& config, const std::string& family, Config& out) {
+// What transformers takes where the file has no number; null is one for each head.
+int64_t absent_kv_heads(const std::string& family, const json& root, int32_t num_heads) {
+  if (root.contains("num_key_value_heads")) return num_heads;
+  return family == "mistral" ? 8 : family == "llama" ? num_heads : 32;
+}
+
+void parse_sizes(const ConfigSection& config, const std::string& family, const json& root, Config& out) {
   out.num_layers = config.size("num_hidden_layers", kMaxLayers);
   out.hidden_size = config.size("hidden_size", kMaxSize);
   out.intermediate_size = config.size("intermediate_size", kMaxSize);
   out.vocab_size = config.size("vocab_size", kMaxSize);
   out.max_positions = config.size("max_position_embeddings", kMaxPositions);
   out.num_heads = config.size("num_attention_heads", kMaxSize);
-  out.num_kv_heads = static_cast<int32_t>(config.integer("num_key_value_heads", 1, out.num_heads, out.num_heads));
+  out.num_kv_heads = static_cast<int32_t>(
+      config.integer("num_key_value_heads", 1, out.num_heads, absent_kv_heads(family, root, out.num_heads)));
   if (out.num_heads % out.num_kv_heads != 0) {
     config.fail("num_key_value_heads", "a divisor of num_attention_heads " + std::to_string(out.num_heads));
   }
@@ -124,12 +162,13 @@ Config parse_config(std::string_view text) {
                                                         {"mistral", "MistralForCausalLM"},
                                                         {"qwen2", "Qwen2ForCausalLM"},
                                                         {"qwen3", "Qwen3ForCausalLM"}});
-  if (const std::string act = config.text("hidden_act", "silu"); act != "silu") {
+  if (const std::string act = config.text("hidden_act", "silu"); act != "silu" && act != "swish") {
     unsupported("hidden_act '" + act + "' is not supported; expected silu");
   }
 
   Config out;
-  parse_sizes(config, family, out);
+  parse_sizes(config, family, root, out);
+  models::refuse_other_attention(config, /*has_windows=*/family != "llama", out.max_positions);
   out.norm_eps = static_cast<float>(config.number("rms_norm_eps", 1e-30, 1.0, 1e-6));
   out.checkpoint_dtype = models::checkpoint_dtype(config);
   out.quantization = models::checkpoint_quantization(config);

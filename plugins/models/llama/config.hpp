@@ -11,7 +11,7 @@
 
 namespace mortise::llama {
 
-enum class RopeScaling { kNone, kLinear, kLlama3 };
+enum class RopeScaling { kNone, kLinear, kLlama3, kYarn };
 
 struct Rope {
   double theta = 10000.0;
@@ -19,7 +19,12 @@ struct Rope {
   double factor = 1.0;  // >= 1
   double low_freq_factor = 1.0;
   double high_freq_factor = 4.0;
+  double beta_fast = 32.0,
+         beta_slow = 1.0;  // of YaRN: rotations over the original length where the ramp begins and ends
+  bool truncate = true;    // of YaRN: the ramp begins and ends at a whole pair
   double original_max_positions = 0.0;
+  float attention_factor = 1.0f;  // multiplies cosine and sine
+  bool operator==(const Rope&) const = default;
 };
 
 // The settings of a config.json that the model needs. A value.
@@ -42,6 +47,8 @@ struct Config {
   models::Quantization quantization;
   Rope rope;
   std::vector<int32_t> sliding_windows;  // [num_layers], 0: no window; empty: no layer has a window
+
+  bool operator==(const Config&) const = default;
 
   int32_t q_columns() const { return num_heads * head_dim; }
   int32_t kv_columns() const { return num_kv_heads * head_dim; }

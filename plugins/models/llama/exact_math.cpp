@@ -21,23 +21,6 @@ constexpr double kHalfPi3 = 0x1.a62633145c06ep-58;
 constexpr uint64_t kMantissa = (uint64_t{1} << 52) - 1;
 constexpr uint64_t kOneBits = uint64_t{1023} << 52;
 
-// x = m 2^e with m in [1 / sqrt 2, sqrt 2);  log2 m = 2 / ln 2 * (s + s^3 / 3 + ...), s = (m - 1) / (m + 1).
-// |s| < 0.1716, so the first omitted term, s^25 / 25, is below 2^-68 of the result.
-double log2_of(double x) {
-  const uint64_t bits = std::bit_cast<uint64_t>(x);
-  int64_t exponent = static_cast<int64_t>(bits >> 52) - 1023;
-  double m = std::bit_cast<double>((bits & kMantissa) | kOneBits);
-  if (m >= kSqrt2) {
-    m *= 0.5;
-    ++exponent;
-  }
-  const double s = (m - 1.0) / (m + 1.0);
-  const double s2 = s * s;
-  double sum = 0.0;
-  for (int n = 23; n >= 1; n -= 2) sum = sum * s2 + 1.0 / n;
-  return static_cast<double>(exponent) + kTwoOverLn2 * (s * sum);
-}
-
 // 2^x = 2^n e^(f ln 2), |f| <= 1/2. The error of the Taylor polynomial of degree 14 is below 2^-61.
 double exp2_of(double x) {
   const int64_t n = static_cast<int64_t>(x + (x < 0 ? -0.5 : 0.5));
@@ -75,6 +58,23 @@ double cos_of(double r) {
 }
 
 }  // namespace
+
+// x = m 2^e with m in [1 / sqrt 2, sqrt 2);  log2 m = 2 / ln 2 * (s + s^3 / 3 + ...), s = (m - 1) / (m + 1).
+// |s| < 0.1716, so the first omitted term, s^25 / 25, is below 2^-68 of the result.
+double log2_of(double x) {
+  const uint64_t bits = std::bit_cast<uint64_t>(x);
+  int64_t exponent = static_cast<int64_t>(bits >> 52) - 1023;
+  double m = std::bit_cast<double>((bits & kMantissa) | kOneBits);
+  if (m >= kSqrt2) {
+    m *= 0.5;
+    ++exponent;
+  }
+  const double s = (m - 1.0) / (m + 1.0);
+  const double s2 = s * s;
+  double sum = 0.0;
+  for (int n = 23; n >= 1; n -= 2) sum = sum * s2 + 1.0 / n;
+  return static_cast<double>(exponent) + kTwoOverLn2 * (s * sum);
+}
 
 double power(double base, double exponent) {
   return exp2_of(exponent * log2_of(base));

@@ -23,6 +23,7 @@ int64_t usable_positions(const mortise_activate_args& args, const mortise_model_
 struct RopeJob {
   static constexpr int64_t kRowsPerTask = 1024;  // about a millisecond
   const std::vector<float>& frequencies;
+  float factor;
   int64_t num_positions;
   float* cos;
   float* sin;
@@ -31,7 +32,8 @@ struct RopeJob {
   void run(int32_t task) const {
     const int64_t begin = task * kRowsPerTask;
     const int64_t offset = begin * static_cast<int64_t>(frequencies.size());
-    fill_rope_rows(frequencies, begin, std::min(begin + kRowsPerTask, num_positions), cos + offset, sin + offset);
+    fill_rope_rows(frequencies, factor, begin, std::min(begin + kRowsPerTask, num_positions), cos + offset,
+                   sin + offset);
   }
 };
 
@@ -100,7 +102,8 @@ void Model::build_rope_table(int64_t num_positions) {
 
   std::vector<float> staged;
   if (!has_host_memory(device_)) staged.resize(2 * count);
-  RopeJob job{frequencies, num_positions, static_cast<float*>(cos_.get()), static_cast<float*>(sin_.get())};
+  RopeJob job{frequencies, config_.rope.attention_factor, num_positions, static_cast<float*>(cos_.get()),
+              static_cast<float*>(sin_.get())};
   if (!staged.empty()) {
     job.cos = staged.data();
     job.sin = staged.data() + count;

@@ -13,7 +13,9 @@ namespace mortise::llama {
 // libm.
 std::vector<float> inverse_frequencies(const Rope& rope, int32_t head_dim);
 
-// Rows begin .. end of the table: cos[(p - begin) * n + i] = cos(angle), angle = p * frequencies[i] rounded to f32.
-void fill_rope_rows(const std::vector<float>& frequencies, int64_t begin, int64_t end, float* cos, float* sin);
+// Rows begin .. end of the table: cos[(p - begin) * n + i] = cos(angle) * factor, angle = p * frequencies[i]; angle,
+// cosine and product are rounded to f32. `factor`: Rope::attention_factor.
+void fill_rope_rows(const std::vector<float>& frequencies, float factor, int64_t begin, int64_t end, float* cos,
+                    float* sin);
 
 }  // namespace mortise::llama

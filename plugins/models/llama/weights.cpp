@@ -36,6 +36,7 @@ Weights load_weights(const Config& config, const WeightFormat& format, DeviceRef
   const WeightLoader loader(format, device, reader);
   const bool shared = config.tied_embeddings && format.head_in_dtype();
   const CheckpointTensor embedding = {"model.embed_tokens.weight", config.vocab_size};
+  if (config.tied_embeddings) loader.require_tied(embedding, config.hidden_size);
   Weights weights;
   weights.embedding = loader.embedding(embedding, config.hidden_size, shared);
   for (int32_t i = 0; i < config.num_layers; ++i) {

@@ -27,6 +27,7 @@ models::DecoderConfig parse_config(std::string_view text) {
   models::family_of(config, {{"opt", "OPTForCausalLM"}});
   models::DecoderConfig out = models::shared_config(config, "relu");
   parse_sizes(config, out);
+  models::refuse_other_attention(config, /*has_windows=*/false, out.max_positions);
   out.norm_eps = kNormEps;
   out.attention_scale = models::usual_scale(out.head_dim);
   out.norm_first = config.boolean("do_layer_norm_before", true);

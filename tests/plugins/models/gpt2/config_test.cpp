@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "plugins/models/common/config_refusals.hpp"
+#include "plugins/models/common/odd_configurations.hpp"
 
 namespace mortise::gpt2 {
 namespace {
@@ -76,6 +77,10 @@ TEST(Gpt2Config, HostileValuesAreRefusedWithKeyValueAndExpectation) {
   EXPECT_THAT(Refused::invalid(with(gpt2(), "layer_norm_epsilon", 0)), HasSubstr("layer_norm_epsilon is 0"));
   EXPECT_THAT(Refused::invalid(with(gpt2(), "scale_attn_weights", 0)), HasSubstr("expected true or false"));
   for (const char* text : {"", "[]", "{", "null"}) Refused::of_text(text, MORTISE_INVALID_ARGUMENT);
+}
+
+TEST(Gpt2Config, NoConfigurationIsComputedOtherwiseThanItSays) {
+  test::expect_nothing_is_misread<parse_config>({"gpt2"});
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "plugins/models/common/config_refusals.hpp"
+#include "plugins/models/common/odd_configurations.hpp"
 
 namespace mortise::llama {
 namespace {
@@ -85,8 +86,36 @@ TEST(LlamaConfig, MistralsWindowIsForEveryLayerAndNullIsNone) {
   EXPECT_THAT(parse(mistral()).sliding_windows, ElementsAre(4096, 4096, 4096));
 }
 
-TEST(LlamaConfig, LlamaIgnoresAWindow) {
-  EXPECT_THAT(parse(with(llama(), "sliding_window", 16)).sliding_windows, IsEmpty());
+TEST(LlamaConfig, MistralsLayerTypesNameTheLayersWithItsWindow) {
+  json config =
+      with(with(mistral(), "sliding_window", 16), "layer_types", {"full_attention", "sliding_attention", "attention"});
+  EXPECT_THAT(parse(config).sliding_windows, ElementsAre(0, 16, 0));
+  config["sliding_window"] = nullptr;
+  EXPECT_THAT(Refused::invalid(config), HasSubstr("sliding_window is null"));
+}
+
+// transformers applies it to the cache of a Llama model, and not to a prompt.
+TEST(LlamaConfig, LlamaTakesNoWindowThatItsSequencesCouldLeave) {
+  EXPECT_THAT(parse(with(llama(), "sliding_window", 512)).sliding_windows, IsEmpty());
+  EXPECT_THAT(Refused::unsupported(with(llama(), "sliding_window", 511)),
+              HasSubstr("sliding_window 511 is not defined for this family"));
+  EXPECT_THAT(Refused::unsupported(with(llama(), "layer_types", {"sliding_attention"})), HasSubstr("layer_types"));
+}
+
+TEST(LlamaConfig, NoConfigurationIsComputedOtherwiseThanItSays) {
+  test::expect_nothing_is_misread<parse_config>({"llama", "mistral", "qwen2", "qwen3"});
+}
+
+TEST(LlamaConfig, AbsentKeyAndValueHeadsAreThoseOfTheFamily) {
+  json config = with(mistral(), "num_attention_heads", 32);
+  config.erase("num_key_value_heads");
+  EXPECT_EQ(parse(config).num_kv_heads, 8);
+  config["model_type"] = "qwen2";
+  config["architectures"] = {"Qwen2ForCausalLM"};
+  EXPECT_EQ(parse(config).num_kv_heads, 32);
+  config["num_key_value_heads"] = nullptr;
+  config["num_attention_heads"] = 16;
+  EXPECT_EQ(parse(config).num_kv_heads, 16);
 }
 
 TEST(LlamaConfig, QwensWindowIsForTheLayersThatTheFileNames) {
@@ -97,6 +126,11 @@ TEST(LlamaConfig, QwensWindowIsForTheLayersThatTheFileNames) {
   EXPECT_THAT(parse(config).sliding_windows, ElementsAre(32, 0, 32));
   config["use_sliding_window"] = false;
   EXPECT_THAT(Refused::invalid(config), HasSubstr("use_sliding_window is false"));
+  config["use_sliding_window"] = true;
+  config["sliding_window"] = nullptr;
+  EXPECT_THAT(Refused::invalid(config), HasSubstr("sliding_window is null"));
+  config.erase("layer_types");
+  EXPECT_THAT(parse(with(config, "max_window_layers", 0)).sliding_windows, IsEmpty());
   config["layer_types"] = {"full_attention"};
   EXPECT_THAT(Refused::invalid(config), HasSubstr("a list of 3 strings"));
   config["layer_types"] = {"full_attention", "linear_attention", "full_attention"};
@@ -130,7 +164,10 @@ TEST(LlamaConfig, RefusesWhatItCannotComputeExactly) {
   EXPECT_THAT(Refused::unsupported(with_rope({{"rope_type", "dynamic"}, {"factor", 2.0}})),
               HasSubstr("keys depend on the length"));
   EXPECT_THAT(Refused::unsupported(with_rope({{"rope_type", "longrope"}})), HasSubstr("keys depend on the length"));
-  EXPECT_THAT(Refused::unsupported(with_rope({{"rope_type", "yarn"}, {"factor", 2.0}})), HasSubstr("'yarn'"));
+  EXPECT_THAT(Refused::unsupported(with_rope({{"rope_type", "mrope"}})),
+              HasSubstr("rope type 'mrope' is not one of default, linear, llama3, yarn"));
+  EXPECT_THAT(Refused::unsupported(with(llama(), "is_causal", false)), HasSubstr("is_causal false"));
+  EXPECT_THAT(Refused::unsupported(with(llama(), "attention_chunk_size", 64)), HasSubstr("attention_chunk_size 64"));
   EXPECT_THAT(Refused::unsupported(with_rope({{"partial_rotary_factor", 0.5}})), HasSubstr("partial_rotary_factor"));
   EXPECT_THAT(Refused::unsupported(with_rope({{"full_attention", {{"rope_theta", 1e4}}}})),
               HasSubstr("per layer type"));
@@ -150,6 +187,14 @@ TEST(LlamaConfig, ReadsRopeScaling) {
               HasSubstr("rope_parameters.factor is 0; expected"));
   EXPECT_THAT(Refused::invalid(with_rope(with(llama3, "factor", nullptr))),
               HasSubstr("rope_parameters.factor is missing"));
+  json yarn = {{"rope_type", "yarn"}, {"rope_theta", 1e6}, {"factor", 4.0}, {"original_max_position_embeddings", 128}};
+  const Rope read = parse(with_rope(yarn)).rope;
+  EXPECT_EQ(read.scaling, RopeScaling::kYarn);
+  EXPECT_EQ(read.attention_factor, 1.138629436111989f);                         // 1 + 0.1 ln 4
+  EXPECT_EQ(parse(with_rope(with(yarn, "factor", nullptr))).rope.factor, 4.0);  // 512 / 128
+  EXPECT_EQ(parse(with_rope(with(yarn, "attention_factor", 1.5))).rope.attention_factor, 1.5f);
+  EXPECT_EQ(parse(with_rope(with(with(yarn, "mscale", 0.7), "mscale_all_dim", 0.7))).rope.attention_factor, 1.0f);
+  EXPECT_THAT(Refused::invalid(with_rope(with(yarn, "rope_theta", 1.0))), HasSubstr("more than 1 with yarn"));
   EXPECT_THAT(Refused::invalid(with_rope({{"rope_theta", 0.0}})),
               HasSubstr("rope_parameters.rope_theta is 0.0; expected"));
 }

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -66,6 +67,17 @@ TEST(ExactMath, BitsAreTheSameOnEveryMachine) {
     mix(power(base, exponent));
   }
   EXPECT_EQ(hash, 6954581331019400257u);
+}
+
+TEST(ExactMath, LogarithmsAreThoseOfLibm) {
+  std::mt19937_64 random(3);
+  EXPECT_EQ(log2_of(1.0), 0.0);
+  EXPECT_EQ(log2_of(0.125), -3.0);
+  for (int i = 0; i < 100000; ++i) {
+    const double x =
+        std::ldexp(1.0 + static_cast<double>(random() >> 11) * 0x1p-53, static_cast<int>(random() % 200) - 100);
+    EXPECT_NEAR(log2_of(x), std::log2(x), kRelative * std::max(1.0, std::fabs(std::log2(x)))) << x;
+  }
 }
 
 }  // namespace

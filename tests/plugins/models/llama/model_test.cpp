@@ -202,6 +202,24 @@ TEST(Llama, AnUntiedModelWithoutAHeadIsRefused) {
   EXPECT_THAT(instance.error.message, HasSubstr("tie_word_embeddings"));
 }
 
+TEST(Llama, ATiedModelWithAnotherHeadIsRefused) {
+  const Checkpoint checkpoint = Checkpoint::open(read_golden_model("llama_tied").folder);
+  Instance instance(checkpoint.config().json);
+  Shelf shelf;
+  for (const auto& [name, tensor] : checkpoint.tensors()) shelf.shapes[name] = tensor.shape;
+  shelf.shapes["lm_head.weight"] = shelf.shapes["model.embed_tokens.weight"];
+  const mortise_weight_reader same = shelf.reader();
+  EXPECT_EQ(table().load(instance.get(), &same, &instance.error), MORTISE_OK) << instance.error.message;
+
+  Instance other(checkpoint.config().json);
+  const std::vector<float> head(shelf.zeros.size(), 1.0f);
+  shelf.data["lm_head.weight"] = head.data();
+  const mortise_weight_reader different = shelf.reader();
+  EXPECT_EQ(table().load(other.get(), &different, &other.error), MORTISE_DATA_LOSS);
+  EXPECT_THAT(other.error.message, HasSubstr("lm_head.weight differs from model.embed_tokens.weight, but "
+                                             "tie_word_embeddings in config.json is true"));
+}
+
 TEST(Llama, OperationsDependOnNothingButTheConfiguration) {
   const GoldenModel golden = read_golden_model("llama_gqa4");
   Stack stack(naive_parts(), golden.folder, f32());

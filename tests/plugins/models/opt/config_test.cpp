@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "plugins/models/common/config_refusals.hpp"
+#include "plugins/models/common/odd_configurations.hpp"
 
 namespace mortise::opt {
 namespace {
@@ -73,6 +74,10 @@ TEST(OptConfig, HostileValuesAreRefusedWithKeyValueAndExpectation) {
   EXPECT_THAT(Refused::invalid(with(opt(), "do_layer_norm_before", "yes")), HasSubstr("expected true or false"));
   EXPECT_THAT(Refused::invalid(with(opt(), "enable_bias", 1)), HasSubstr("enable_bias is 1"));
   for (const char* text : {"", "[]", "{", "null"}) Refused::of_text(text, MORTISE_INVALID_ARGUMENT);
+}
+
+TEST(OptConfig, NoConfigurationIsComputedOtherwiseThanItSays) {
+  test::expect_nothing_is_misread<parse_config>({"opt"});
 }
 
 }  // namespace
