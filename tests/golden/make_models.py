@@ -85,6 +85,8 @@ MODELS = {
     "llama_f16": Model(LlamaConfig, dims(128, 64, 128, 4, 2), dtype=torch.float16),
     "qwen2": Model(Qwen2Config, dims(144, 64, 80, 4, 2), 72,
                    rope=dict(rope_type="default", rope_theta=1000000.0)),
+    "qwen2_yarn": Model(Qwen2Config, dims(96, 64, 72, 4, 2), LONG, spelling=4,
+                        rope=dict(rope_type="yarn", rope_theta=10000.0, factor=4.0, original_max_position_embeddings=64)),
     "qwen3": Model(Qwen3Config, dims(96, 64, 72, 4, 2, head_dim=32), LONG,
                    rope=dict(rope_type="default", rope_theta=1000000.0)),
     "mistral": Model(MistralConfig, dims(96, 64, 88, 2, 1, head_dim=48, sliding_window=16), LONG),
