@@ -30,6 +30,7 @@ struct WideShape {
   static constexpr int kScales = kScalesOf, kTileRows = kRows, kGroups = kNumGroups, kColumnGroups = kNumColumnGroups;
   static constexpr int kGroupRows = kTileRows * kColumnGroups / kGroups;
   static constexpr bool kGrouped = kScales == 2;
+  static constexpr bool kWritten = true;  // weights are written by threads, and not by bulk copies
   static constexpr int kColumns = kColumnGroups * kWideGroupColumns, kUsers = kGroups * 4;  // warps that multiply
   static constexpr int kRowsBytes = kTileRows * kWideRowBytes, kWeightBytes = kColumns * kWideRowBytes;
   static constexpr int kPlaceBytes = kRowsBytes + kWeightBytes;
@@ -132,8 +133,8 @@ class WideTile {
   };
   __device__ __forceinline__ Operands next_operands() const {
     wait_barrier(place_.full(), place_.phase);
-    // Wideners wrote the weights. The fence is here and not in them, where it would also wait for their next loads.
-    publish_writes();
+    // The fence is here and not in the threads that wrote, where it would also wait for their next loads.
+    if constexpr (S::kWritten) publish_writes();
     return {matrix(place_.weights() + column_group() * (kWideGroupColumns * kWideRowBytes), 0, 1024),
             matrix(place_.rows() + row_group() * (S::kGroupRows * kWideRowBytes), 0, 1024)};
   }
