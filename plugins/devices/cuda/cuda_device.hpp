@@ -60,6 +60,7 @@ struct mortise_weight {
   int64_t group_size;
   int32_t* order;     // null: 0, 1, 2, ..
   bool symmetric;     // every zero point is 2^(bits - 1)
+  bool usual_scales;  // of integers: LinearIntArgs
   bool small_scales;  // of MXFP4: LinearMxfp4Args
 
   mortise::WeightShape shape() const { return {use, MORTISE_BF16, n, k, bits, value_type}; }

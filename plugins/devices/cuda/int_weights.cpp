@@ -269,8 +269,14 @@ std::unique_ptr<mortise_weight> prepare_int_weight(mortise_device& device, const
                      });
     weight->symmetric = weight->bits == 8;
   }
-  check_cuda(launch_pack_weights(plain.view(), format, static_cast<std::byte*>(weight->data), stream), kWhere);
+  std::uint32_t unusual = 0;
+  const Temporary place_of_unusual = weight_memory(sizeof unusual);
+  auto* const found = static_cast<std::uint32_t*>(place_of_unusual.get());
+  check_cuda(cudaMemsetAsync(found, 0, sizeof unusual, stream), kWhere);
+  check_cuda(launch_pack_weights(plain.view(), format, static_cast<std::byte*>(weight->data), found, stream), kWhere);
+  check_cuda(cudaMemcpyAsync(&unusual, found, sizeof unusual, cudaMemcpyDeviceToHost, stream), kWhere);
   check_cuda(cudaStreamSynchronize(stream), kWhere);
+  weight->usual_scales = unusual == 0;
   memory.release();
   return weight;
 }

@@ -79,6 +79,7 @@ LinearIntArgs int_product(const Matrix& x, const mortise_weight& weight, const C
   args.w = static_cast<const std::byte*>(weight.data);
   args.format = weight.format();
   args.symmetric = weight.symmetric;
+  args.usual_scales = weight.usual_scales;
   args.bias = bias.f32;
   args.y = out.data;
   args.y_stride = out.stride;

@@ -17,11 +17,13 @@ constexpr int kWarpgroup = 128, kWarpgroupPanels = 64 / kIntPanel;
 constexpr int kMultipliers = 2;  // warpgroups
 constexpr int kUsers = 4 * kMultipliers, kPanels = kMultipliers * kWarpgroupPanels, kColumns = kPanels * kIntPanel;
 constexpr int kThreads = (kMultipliers + 1) * kWarpgroup;
-constexpr int kCluster = 2;  // blocks
+constexpr int kLoaders = kWarpgroup / 32;  // warps
+constexpr int kCluster = 2;                // blocks
 // Registers of a loading and of a multiplying thread. Together they are what the block has at its launch.
 constexpr int kFewRegisters = 24, kManyRegisters = 240, kLaunchRegisters = 65536 / kThreads / 8 * 8;
 static_assert(kFewRegisters + kMultipliers * kManyRegisters <= (kMultipliers + 1) * kLaunchRegisters);
 constexpr int kSharedBytes = 227 << 10, kMostPlaces = 8;
+constexpr int kOffsetBytes = 1024;  // of the matrix that sets accumulators: eight rows, which stand for all
 
 template <int kSets, int kTileRows>
 struct ManyShape {
@@ -30,9 +32,10 @@ struct ManyShape {
   static constexpr int kPlaceBytes = (kRowBytes + kPanels * kChunkBytes + 1023) / 1024 * 1024;
   static constexpr int kOutBytes = kTileRows * kIntPanel * 2;  // of a warp, to transpose what it writes
   static constexpr int kPlaces =
-      std::min((kSharedBytes - kUsers * kOutBytes - 2 * 8 * kMostPlaces) / kPlaceBytes, kMostPlaces);
-  static_assert(kPlaces >= 3 && kIntRowsPadded % kTileRows == 0 && kCluster * kColumns <= kIntColumns);
-  static constexpr int kOut = kPlaces * kPlaceBytes, kBarriers = kOut + kUsers * kOutBytes;
+      std::min((kSharedBytes - kUsers * kOutBytes - kOffsetBytes - 2 * 8 * kMostPlaces) / kPlaceBytes, kMostPlaces);
+  static_assert(kPlaces >= kLoaders && kIntRowsPadded % kTileRows == 0 && kCluster * kColumns <= kIntColumns);
+  static constexpr int kOfOffset = kPlaces * kPlaceBytes, kOut = kOfOffset + kOffsetBytes;
+  static constexpr int kBarriers = kOut + kUsers * kOutBytes;
   static constexpr int kBytes = kBarriers + 2 * 8 * kPlaces;
 };
 
@@ -46,6 +49,22 @@ struct ManyArgs {
   std::int32_t pairs;  // of tiles, one for each block of a cluster
   bool whole_vectors;  // y is bf16, and sixteen bytes can be written at once
 };
+
+// Describes the panels of a weight in pieces of one chunk of a tile's panels.
+inline cudaError_t describe_panels(const std::byte* w, std::int64_t panels, std::int64_t panel_bytes,
+                                   std::int64_t chunk_bytes, CUtensorMap& map) {
+  const EncodeTiled encode = encode_tiled();
+  if (encode == nullptr) return cudaErrorNotSupported;
+  // Elements of eight bytes, because a piece may have at most 256 elements along a row.
+  const cuuint64_t sizes[] = {static_cast<cuuint64_t>(panel_bytes / 8), static_cast<cuuint64_t>(panels)};
+  const cuuint64_t strides[] = {static_cast<cuuint64_t>(panel_bytes)};
+  const cuuint32_t box[] = {static_cast<cuuint32_t>(chunk_bytes / 8), kPanels};
+  const cuuint32_t steps[] = {1, 1};
+  const CUresult result = encode(&map, CU_TENSOR_MAP_DATA_TYPE_INT64, 2, const_cast<std::byte*>(w), sizes, strides, box,
+                                 steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE,
+                                 CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
+}
 
 // The order of the pairs of tiles: bands of rows, and in each band column after column. So blocks that run at the same
 // time share rows and weights, and the rows of a band stay in the L2. The last pair of a row may lack a tile: its block
@@ -72,30 +91,37 @@ struct ManyPlace {
   __device__ __forceinline__ std::uint32_t panel(int i) const { return rows() + S::kRowBytes + i * S::kChunkBytes; }
   __device__ __forceinline__ std::uint32_t full() const { return memory + S::kBarriers + 8 * at; }
   __device__ __forceinline__ std::uint32_t free() const { return full() + 8 * S::kPlaces; }
+  template <int count = 1>
   __device__ __forceinline__ void advance() {
-    if (++at == S::kPlaces) at = 0, phase ^= 1;
+    static_assert(count <= S::kPlaces);
+    at += count;
+    if (at >= S::kPlaces) at -= S::kPlaces, phase ^= 1;
   }
 };
 
-// One of the four loading warps, used by one lane. It loads every fourth chunk.
+// One of the loading warps. It loads every fourth chunk, and mostly waits. All its lanes wait together: then the
+// barrier suspends the warp, while a lane that waits alone asks the barrier all the time, and what it executes the
+// multipliers cannot.
 template <class S>
 __device__ __forceinline__ void feed(const ManyArgs& args, ManyPlace<S> place, int tile_rows, int warp, int rank) {
   const int cluster = static_cast<int>(blockIdx.x) / kCluster, clusters = static_cast<int>(gridDim.x) / kCluster;
-  int turn = -warp;
+  int chunk = warp;
+  place.at = warp;
 #pragma unroll 1
-  for (int pair = cluster; pair < args.pairs; pair += clusters) {
+  for (int pair = cluster; pair < args.pairs; pair += clusters, chunk -= args.chunks) {
     const TilePosition tile = position_of(args, pair, rank);
     const int panel = tile.column * kPanels, row = tile.row * tile_rows + rank * (tile_rows / kCluster);
 #pragma unroll 1
-    for (int chunk = 0; chunk < args.chunks; ++chunk, ++turn, place.advance()) {
-      if (turn % 4 != 0) continue;
-      // It mostly waits, and what it executes meanwhile the multipliers cannot.
-      while (!has_come(place.free(), place.phase ^ 1)) __nanosleep(400);
-      expect_bytes(place.full(), kPanels * S::kChunkBytes + S::kRowBytes);
-      copy_piece(place.panel(0), args.weights, chunk * (S::kChunkBytes / 8), panel, place.full());
-      constexpr std::uint16_t kAll = (1u << kCluster) - 1;
-      copy_piece_to_cluster(place.rows() + rank * (S::kRowBytes / kCluster), args.q, chunk * kIntChunk, row,
-                            place.full(), kAll);
+    for (; chunk < args.chunks; chunk += kLoaders, place.template advance<kLoaders>()) {
+      wait_barrier(place.free(), place.phase ^ 1);
+      if (threadIdx.x % 32 == 0) {
+        expect_bytes(place.full(), kPanels * S::kChunkBytes + S::kRowBytes);
+        copy_piece(place.panel(0), args.weights, chunk * (S::kChunkBytes / 8), panel, place.full());
+        constexpr std::uint16_t kAll = (1u << kCluster) - 1;
+        copy_piece_to_cluster(place.rows() + rank * (S::kRowBytes / kCluster), args.q, chunk * kIntChunk, row,
+                              place.full(), kAll);
+      }
+      __syncwarp();
     }
   }
 }

@@ -110,9 +110,9 @@ __device__ __forceinline__ std::uint32_t four_at(const PlainIntWeight& from, con
 }
 
 // One warp per chunk: writes its values, then its sets. A set that belongs to no group has scales of -0: its term, 0
-// times -0, changes no sum, not even the sign of a zero.
+// times -0, changes no sum, not even the sign of a zero. `unusual` is set to 1 if a scale is not usual.
 __global__ void __launch_bounds__(kThreads)
-    pack_kernel(PlainIntWeight from, IntFormat format, IntLayout layout, std::byte* to) {
+    pack_kernel(PlainIntWeight from, IntFormat format, IntLayout layout, std::byte* to, std::uint32_t* unusual) {
   const std::int64_t at = static_cast<std::int64_t>(blockIdx.x) * kWarps + threadIdx.x / 32;
   if (at >= layout.panels * layout.chunks) return;
   const std::int64_t panel = at / layout.chunks, chunk = at % layout.chunks;
@@ -144,7 +144,9 @@ __global__ void __launch_bounds__(kThreads)
     const bool there = panel * kIntPanel + n < format.n && k < format.k;
     const std::int64_t entry = (panel * kIntPanel + n) * layout.groups + k / format.group_size;
     std::byte* const here = out + layout.value_bytes + set * kIntSetBytes;
-    reinterpret_cast<float*>(here)[n] = there ? from.scales[entry] : -0.0f;
+    const float scale = there ? from.scales[entry] : -0.0f;
+    reinterpret_cast<float*>(here)[n] = scale;
+    if (!is_usual_scale(__float_as_uint(scale))) *unusual = 1;
     reinterpret_cast<std::uint8_t*>(here + 4 * kIntPanel)[n] = there ? from.zeros[entry] : std::uint8_t{0};
   }
 }
@@ -191,9 +193,10 @@ cudaError_t launch_quantize_weights(const void* rows, FloatType type, std::int64
 }
 
 cudaError_t launch_pack_weights(const PlainIntWeight& from, const IntFormat& format, std::byte* to,
-                                cudaStream_t stream) {
+                                std::uint32_t* unusual, cudaStream_t stream) {
   const IntLayout layout(format);
-  pack_kernel<<<blocks_of(layout.panels * layout.chunks, kWarps), kThreads, 0, stream>>>(from, format, layout, to);
+  pack_kernel<<<blocks_of(layout.panels * layout.chunks, kWarps), kThreads, 0, stream>>>(from, format, layout, to,
+                                                                                         unusual);
   if (layout.whole) {
     pack_rows_kernel<<<blocks_of(layout.panels * kIntPanel, kThreads), kThreads, 0, stream>>>(from, format, layout, to);
   }

@@ -32,11 +32,12 @@ cudaError_t launch_quantize_weights(const void* rows, FloatType type, std::int64
                                     const IntFormat& format, const PlainIntWeight& to, cudaStream_t stream);
 
 // Packs a plain weight: copies values, scales and zero points to the places of IntLayout. Writes all
-// IntLayout(format).bytes of `to`.
+// IntLayout(format).bytes of `to`. If a scale of a group of columns is not usual (is_usual_scale), `unusual`, in device
+// memory, is set to 1.
 // Order: elements are independent.
 // Cost: memory bound, reads the plain weight once and writes the packed weight once.
 // Oracle: as above; the products that read the packed weight are compared.
 cudaError_t launch_pack_weights(const PlainIntWeight& from, const IntFormat& format, std::byte* to,
-                                cudaStream_t stream);
+                                std::uint32_t* unusual, cudaStream_t stream);
 
 }  // namespace mortise::cuda

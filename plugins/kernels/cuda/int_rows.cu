@@ -7,7 +7,7 @@
 namespace mortise::cuda {
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kThreads = 256, kKept = 7;  // vectors
 
 struct QuantizeArgs {
   LinearIntArgs linear;
@@ -26,9 +26,16 @@ __global__ void __launch_bounds__(kThreads) quantize_rows_kernel(const __grid_co
   if (sums != nullptr) {
     for (int g = thread; g < args.groups; g += kThreads) sums[g * args.to.rows_padded] = 0;
   }
+  // A thread keeps its first vectors: the L1 has not room for the rows of all blocks.
+  uint4 kept[kKept];
   std::uint32_t most = 0;
-#pragma unroll 4
-  for (int i = thread; i < args.vectors; i += kThreads) most = max(most, largest_of(x.eight(i)));
+#pragma unroll
+  for (int i = 0; i < kKept; ++i) {
+    kept[i] = thread + i * kThreads < args.vectors ? x.eight(thread + i * kThreads) : uint4{0, 0, 0, 0};
+  }
+#pragma unroll
+  for (const uint4& vector : kept) most = max(most, largest_of(vector));
+  for (int i = thread + kKept * kThreads; i < args.vectors; i += kThreads) most = max(most, largest_of(x.eight(i)));
   most = __reduce_max_sync(0xffffffffu, most);
   if (thread % 32 == 0) largest[thread / 32] = most;
   __syncthreads();
@@ -37,15 +44,19 @@ __global__ void __launch_bounds__(kThreads) quantize_rows_kernel(const __grid_co
   const IntRowScale scale = scale_of(most);
   if (thread == 0) args.to.scales[row] = scale.scale;
   char* const to = args.to.q + row * args.to.row_bytes;
-#pragma unroll 4
-  for (int i = thread; i < args.vectors; i += kThreads) {
-    const uint2 q = quantized(x.eight(i), scale.inverse);
+  const auto put = [&](int i, const uint4& vector) {
+    const uint2 q = quantized(vector, scale.inverse);
     *reinterpret_cast<uint2*>(to + 8 * i) = q;
     // Padding past k is zero and may belong to no group.
-    if (sums == nullptr || 8 * i >= args.linear.format.k) continue;
+    if (sums == nullptr || 8 * i >= args.linear.format.k) return;
     const int sum = __dp4a(static_cast<int>(q.x), 0x01010101, __dp4a(static_cast<int>(q.y), 0x01010101, 0));
     atomicAdd(sums + (args.groups == 1 ? 0 : 8 * i / args.group_size) * args.to.rows_padded, sum);
+  };
+#pragma unroll
+  for (int i = 0; i < kKept; ++i) {
+    if (thread + i * kThreads < args.vectors) put(thread + i * kThreads, kept[i]);
   }
+  for (int i = thread + kKept * kThreads; i < args.vectors; i += kThreads) put(i, x.eight(i));
 }
 
 std::int64_t padded(std::int64_t m) {

@@ -70,9 +70,11 @@ __device__ __forceinline__ uint2 quantized(const uint4& x, float inverse) {
   std::uint32_t pairs[4];
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    const int low = __float2int_rn(__fmul_rn(__uint_as_float(words[i] << 16), inverse));
-    const int high = __float2int_rn(__fmul_rn(__uint_as_float(words[i] & 0xffff0000u), inverse));
-    pairs[i] = __byte_perm(static_cast<std::uint32_t>(low), static_cast<std::uint32_t>(high), 0x0040);
+    // The sum with 1.5 * 2^23 rounds to the nearest integer, ties to even, and has it in its low bits. A conversion
+    // would take eight times as long.
+    const float low = __fadd_rn(__fmul_rn(__uint_as_float(words[i] << 16), inverse), 12582912.0f);
+    const float high = __fadd_rn(__fmul_rn(__uint_as_float(words[i] & 0xffff0000u), inverse), 12582912.0f);
+    pairs[i] = __byte_perm(__float_as_uint(low), __float_as_uint(high), 0x0040);
   }
   return {__byte_perm(pairs[0], pairs[1], 0x5410), __byte_perm(pairs[2], pairs[3], 0x5410)};
 }

@@ -64,6 +64,12 @@ struct IntLayout {
   std::int64_t scales, zeros, bytes;  // offsets of the scales and zero points, and the total size
 };
 
+// Whether the scale with these bits is 0, or has a magnitude from 2^-64 to below 2^16. Scales of real models have.
+constexpr bool is_usual_scale(std::uint32_t bits) {
+  const std::uint32_t magnitude = bits & 0x7fffffffu;
+  return magnitude == 0 || (magnitude >= (127u - 64) << 23 && magnitude < (127u + 16) << 23);
+}
+
 // y[m,n] = round((sum_g f32(dot[m,n,g]) * scale[n,g]) * sx[m] (+ bias[n])), n columns from first_column on
 //   x bf16 [m, k], rows x_stride apart; bias f32 [n] (from the first column on) or null
 //   y bf16 or f32 [m, n], rows y_stride apart
@@ -73,7 +79,8 @@ struct LinearIntArgs {
   const std::int32_t* order;  // [k]: column j of w multiplies x[order[j]]; or null
   const std::byte* w;         // IntLayout, 16-byte aligned
   IntFormat format;
-  bool symmetric;  // every zero point is 2^(bits - 1)
+  bool symmetric;     // every zero point is 2^(bits - 1)
+  bool usual_scales;  // is_usual_scale holds for every scale
   const float* bias;
   void* y;
   std::int64_t y_stride;

@@ -1,7 +1,15 @@
 // Weights are the a operand of the instruction (64 columns of y per warpgroup). They come from registers, where they
 // are unpacked. Rows of q are the b operand. A block computes tile after tile. One warpgroup loads chunks of weights
 // and q into a ring in shared memory, two multiply. Each of these has two accumulators of integers in turn: while the
-// tensor cores add up a group in one, the sums of the group before are converted and added in f32.
+// tensor cores add up a group in one, the sums of the group before are multiplied by their scale and added in f32.
+//
+// No sum is converted to f32. Before the products of a group, a product of two constant matrices sets the accumulator
+// to kOffset, so that a sum is never negative. Then its bits as an f32 are the denormal (sum + kOffset) 2^-149. One
+// fma, which does not flush denormals, computes
+//   (sum + kOffset) 2^-149 * (scale 2^112) - kOffset scale 2^-37 = sum scale 2^-37,
+// rounded once: the constant is exact, since kOffset is a power of two. The sums of terms thus are 2^-37 of what they
+// shall be, and without rounding or overflow differ in nothing else if the scales are usual (int_weight.hpp): terms are
+// multiples of 2^-126.
 //
 // Two blocks are a cluster. They compute neighbouring tiles of the same rows at the same time, and each loads half of q
 // for both: alone, the L2 would be the limit.
@@ -16,28 +24,23 @@
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/mma.cuh"
 #include "kernels/cuda/row_pieces.cuh"
+#include "kernels/cuda/transposed.cuh"
 #include "kernels/cuda/wgmma.cuh"
 
 namespace mortise::cuda {
 namespace {
 
+constexpr std::uint32_t kOfOffset = 0x80808080u;  // -128 in all bytes of both matrices: 32 products of 2^14
+constexpr float kOffset = 0x1p19f, kShrunk = 0x1p-37f, kGrown = 0x1p37f;
+static_assert(kIntChunk * 15 * 127 < 1 << 19, "a sum of a group must be below the offset");
+
 constexpr std::int64_t kMinRows = 33;  // with fewer, linear_int4_widened is faster
 
-// Two neighbouring elements of a column, rounded as `put` does. The instruction's NaN is 0x7fff, which no number is,
-// and the canonical one is 0x7fc0.
-__device__ __forceinline__ std::uint32_t bf16_pair(float low, float high) {
-  std::uint32_t pair;
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
-  const std::uint32_t nans = ((pair & 0x7fff7fffu) + 0x00010001u) >> 15 & 0x00010001u;
-  return pair - 0x3fu * nans;
-}
-
-// Stores four 8 x 8 matrices of 16-bit elements. Lane l passes the address of row l % 8 of matrix l / 8, and has two
-// elements of column l / 4 of each matrix, those of rows 2 (l % 4) and the next one.
-__device__ __forceinline__ void store_transposed(std::uint32_t address, const std::uint32_t (&r)[4]) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(address), "r"(r[0]),
-               "r"(r[1]), "r"(r[2]), "r"(r[3])
-               : "memory");
+// sum * scale + offset with one rounding, where `sum` may be a denormal.
+__device__ __forceinline__ float fma_of_denormal(float sum, float scale, float offset) {
+  float term;
+  asm("fma.rn.f32 %0, %1, %2, %3;" : "=f"(term) : "f"(sum), "f"(scale), "f"(offset));
+  return term;
 }
 
 // A warpgroup's part of a tile of y: 64 columns times kTileRows rows. One per thread; methods are called by the whole
@@ -51,7 +54,12 @@ class Multiplier {
 
  public:
   __device__ Multiplier(const ManyArgs& args, const ManyPlace<S>& place, int warp, int rank)
-      : args_(args), place_(place), warp_(warp), lane_(static_cast<int>(threadIdx.x) % 32), rank_(rank) {}
+      : args_(args),
+        place_(place),
+        warp_(warp),
+        lane_(static_cast<int>(threadIdx.x) % 32),
+        rank_(rank),
+        of_offset_(matrix(place.memory + S::kOfOffset, 0, 0)) {}
 
   __device__ __forceinline__ void compute(int pair) {
 #pragma unroll
@@ -133,7 +141,9 @@ class Multiplier {
     const std::uint32_t set = weights_ + 1024 + kSet * kIntSetBytes, zeros = set + 4 * kIntPanel + lane_ / 4;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      scale_[kAccumulator][half] = load_scale(set + lane_ / 4 * 4 + 32 * half);
+      const float scale = load_scale(set + lane_ / 4 * 4 + 32 * half);
+      scale_[kAccumulator][half] = __fmul_rn(scale, 0x1p112f);
+      offset_[kAccumulator][half] = __fmul_rn(scale, -kOffset * kShrunk);
       less_zero_[half] = 0x80808080u - load_zero(zeros + 8 * half) * 0x01010101u;
     }
     start_unit<kSet * kUnits, kAccumulator, kUnits == 2 ? 0 : kAccumulator>();
@@ -147,7 +157,6 @@ class Multiplier {
   // Starts unit kUnit of the chunk. The products of the unit before may still run; they have their own fragments.
   template <int kUnit, int kAccumulator, int kFragments>
   __device__ __forceinline__ void start_unit() {
-    constexpr bool kAdds = kUnit % kUnits != 0;  // to the first unit of the set
     std::uint32_t(&a)[kSteps][4] = a_[kFragments];
     const uint4 vector = load_sixteen(weights_ + kUnit * kSteps / 2 * 512 + lane_ * 16);
     const std::uint32_t words[4] = {vector.x, vector.y, vector.z, vector.w};
@@ -160,9 +169,10 @@ class Multiplier {
       }
     }
     begin_products();
+    if constexpr (kUnit % kUnits == 0) row_product(dot_[kAccumulator], of_offset_, of_offset_, false);
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
-      product(dot_[kAccumulator], a[step], moved(rows_, (kUnit * kSteps + step) * kIntStep), kAdds || step > 0);
+      product(dot_[kAccumulator], a[step], moved(rows_, (kUnit * kSteps + step) * kIntStep), true);
     }
     commit_products();
   }
@@ -173,8 +183,9 @@ class Multiplier {
     for (int i = 0; i < kEights; ++i) {
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
-        const float sum = __int2float_rn(dot_[kAccumulator][i][j]);
-        acc_[i][j] = __fadd_rn(acc_[i][j], __fmul_rn(sum, scale_[kAccumulator][j / 2]));
+        const float sum = __int_as_float(dot_[kAccumulator][i][j]);
+        acc_[i][j] =
+            __fadd_rn(acc_[i][j], fma_of_denormal(sum, scale_[kAccumulator][j / 2], offset_[kAccumulator][j / 2]));
       }
     }
     hold(acc_);  // so that the compiler does not add after the next products have started
@@ -187,28 +198,45 @@ class Multiplier {
   // Writes the warp's sixteen columns.
   __device__ __forceinline__ void write(int row, int column) {
     const LinearIntArgs& linear = args_.linear;
-    scale_rows(row + lane_ % 4 * 2);
-    if (linear.bias != nullptr) add_bias(column + lane_ / 4);
+    bool ordinary = scale_rows(row + lane_ % 4 * 2);
+    if (linear.bias != nullptr) ordinary &= add_bias(column + lane_ / 4);
     if (args_.whole_vectors && column + kIntPanel <= linear.n) {
-      write_transposed(row, column);
+      write_transposed(row, column, __all_sync(0xffffffffu, ordinary));
     } else {
       write_one_by_one(row + lane_ % 4 * 2, column + lane_ / 4);
     }
   }
-  __device__ __forceinline__ void scale_rows(int row) {
+  // Returns false if a result may be NaN.
+  __device__ __forceinline__ bool scale_rows(int row) {
     float2 scales[kEights];
 #pragma unroll
     for (int i = 0; i < kEights; ++i) {
       const std::int64_t m = row + 8 * i;
       scales[i] = m < args_.linear.m ? *reinterpret_cast<const float2*>(args_.row_scales + m) : float2{0, 0};
     }
+    float sum = 0.0f;
+#pragma unroll
+    for (int i = 0; i < kEights; ++i) sum = __fadd_rn(sum, __fadd_rn(scales[i].x, scales[i].y));
+    const bool ordinary = sum < 0x1p90f;  // none is NaN, and none overflows when multiplied by kGrown
+    if (ordinary) {
+#pragma unroll
+      for (int i = 0; i < kEights; ++i) scales[i] = {__fmul_rn(scales[i].x, kGrown), __fmul_rn(scales[i].y, kGrown)};
+    } else {
+#pragma unroll
+      for (int i = 0; i < kEights; ++i) {
+#pragma unroll
+        for (int j = 0; j < 4; ++j) acc_[i][j] = __fmul_rn(acc_[i][j], kGrown);
+      }
+    }
 #pragma unroll
     for (int i = 0; i < kEights; ++i) {
 #pragma unroll
       for (int j = 0; j < 4; ++j) acc_[i][j] = __fmul_rn(acc_[i][j], j % 2 == 0 ? scales[i].x : scales[i].y);
     }
+    return ordinary;
   }
-  __device__ __forceinline__ void add_bias(int column) {
+  // Returns false if a result may be NaN although it was not before.
+  __device__ __forceinline__ bool add_bias(int column) {
     float bias[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -219,24 +247,31 @@ class Multiplier {
 #pragma unroll
       for (int j = 0; j < 4; ++j) acc_[i][j] = __fadd_rn(acc_[i][j], bias[j / 2]);
     }
+    return fabsf(bias[0]) < __uint_as_float(0x7f800000u) && fabsf(bias[1]) < __uint_as_float(0x7f800000u);
   }
-  __device__ __forceinline__ void write_transposed(int row, int column) const {
+  __device__ __forceinline__ void write_transposed(int row, int column, bool ordinary) const {
     const LinearIntArgs& linear = args_.linear;
     const std::uint32_t out = place_.memory + S::kOut + warp_ * S::kOutBytes;
     __syncwarp();  // all lanes have read the tile before
 #pragma unroll
     for (int i = 0; i < kEights; i += 2) {
-      const std::uint32_t pairs[4] = {bf16_pair(acc_[i][0], acc_[i][1]), bf16_pair(acc_[i][2], acc_[i][3]),
-                                      bf16_pair(acc_[i + 1][0], acc_[i + 1][1]),
-                                      bf16_pair(acc_[i + 1][2], acc_[i + 1][3])};
+      std::uint32_t pairs[4] = {bf16_pair(acc_[i][0], acc_[i][1]), bf16_pair(acc_[i][2], acc_[i][3]),
+                                bf16_pair(acc_[i + 1][0], acc_[i + 1][1]), bf16_pair(acc_[i + 1][2], acc_[i + 1][3])};
+      if (!ordinary) {
+#pragma unroll
+        for (std::uint32_t& pair : pairs) pair = with_canonical_nan(pair);
+      }
       store_transposed(out + (i * 8 + lane_ / 16 * 8 + lane_ % 8) * 32 + lane_ / 8 % 2 * 16, pairs);
     }
     __syncwarp();
+    uint4 vectors[kEights / 2];
+#pragma unroll
+    for (int i = 0; i < kEights / 2; ++i) vectors[i] = load_sixteen(out + i * 512 + lane_ * 16);
     Bf16* const y = static_cast<Bf16*>(linear.y) + column + lane_ % 2 * 8;
 #pragma unroll
-    for (int i = 0; i < kEights; i += 2) {
-      const std::int64_t m = row + 8 * i + lane_ / 2;
-      if (m < linear.m) *reinterpret_cast<uint4*>(y + m * linear.y_stride) = load_sixteen(out + i * 256 + lane_ * 16);
+    for (int i = 0; i < kEights / 2; ++i) {
+      const std::int64_t m = row + 16 * i + lane_ / 2;
+      if (m < linear.m) *reinterpret_cast<uint4*>(y + m * linear.y_stride) = vectors[i];
     }
   }
   __device__ __forceinline__ void write_one_by_one(int row, int column) const {
@@ -259,13 +294,15 @@ class Multiplier {
   const ManyArgs& args_;
   ManyPlace<S> place_;
   const int warp_, lane_, rank_;
+  const std::uint64_t of_offset_;  // describes a matrix of kOfOffset
   // The chunk whose products were started last.
   std::uint64_t rows_ = 0;
   std::uint32_t weights_ = 0, free_ = 0;
   std::uint32_t a_[2][kSteps][4];    // weights of two units
   std::uint32_t less_zero_[2];       // of the lane's two columns: 128 - zero point in all bytes
   std::int32_t dot_[2][kEights][4];  // sums of a group
-  float scale_[2][2];                // of the lane's two columns
+  // Of the lane's two columns: scale 2^112, and -kOffset kShrunk scale.
+  float scale_[2][2], offset_[2][2];
   float acc_[kEights][4];
 };
 
@@ -280,6 +317,10 @@ __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kThreads, 1)
   make_barriers(place.full(), S::kPlaces, 1);
   make_barriers(place.free(), S::kPlaces, kCluster * kUsers);
   publish_barriers();
+  for (int i = static_cast<int>(threadIdx.x); i < kOffsetBytes / 4; i += kThreads) {
+    reinterpret_cast<std::uint32_t*>(memory + S::kOfOffset)[i] = kOfOffset;
+  }
+  publish_writes();
   wait_for_cluster();
   // __shfl_sync tells the compiler that it is uniform.
   const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0);
@@ -288,8 +329,7 @@ __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kThreads, 1)
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kFewRegisters));
     wait_for_kernel_before();
     see_writes();
-    if (threadIdx.x % 32 == 0) feed<S>(args, place, kTileRows, warp - kUsers, rank);
-    __syncwarp();
+    feed<S>(args, place, kTileRows, warp - kUsers, rank);
   } else {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kManyRegisters));
     wait_for_kernel_before();
@@ -344,28 +384,12 @@ Choice cheapest(const LinearIntArgs& args, int sets, int num_blocks) {
   return best;
 }
 
-// Describes the panels of a weight in pieces of one chunk of a tile's panels.
-cudaError_t describe_panels(const std::byte* w, std::int64_t panels, std::int64_t panel_bytes, std::int64_t chunk_bytes,
-                            CUtensorMap& map) {
-  const EncodeTiled encode = encode_tiled();
-  if (encode == nullptr) return cudaErrorNotSupported;
-  // Elements of eight bytes, because a piece may have at most 256 elements along a row.
-  const cuuint64_t sizes[] = {static_cast<cuuint64_t>(panel_bytes / 8), static_cast<cuuint64_t>(panels)};
-  const cuuint64_t strides[] = {static_cast<cuuint64_t>(panel_bytes)};
-  const cuuint32_t box[] = {static_cast<cuuint32_t>(chunk_bytes / 8), kPanels};
-  const cuuint32_t steps[] = {1, 1};
-  const CUresult result = encode(&map, CU_TENSOR_MAP_DATA_TYPE_INT64, 2, const_cast<std::byte*>(w), sizes, strides, box,
-                                 steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE,
-                                 CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
-}
-
 }  // namespace
 
 bool is_many_int4(const LinearIntArgs& args) {
   const IntLayout layout(args.format);
   return args.format.bits == 4 && args.m >= kMinRows && layout.column_group >= 64 &&
-         args.format.group_size == layout.column_group;
+         args.format.group_size == layout.column_group && args.usual_scales;
 }
 
 std::uint64_t many_int4_workspace_bytes(const LinearIntArgs& args) {

@@ -1,7 +1,7 @@
 // plugins/kernels/cuda/linear_int4_many.hpp: a product with 4-bit weights in groups of 64 or 128 for more than 32 rows,
 // on wgmma. The sums of one group are converted and added while the next group is multiplied.
 //   y[m,n] = round((sum_g f32(dot[m,n,g]) * scale[n,g]) * sx[m] (+ bias[n]))     docs/numerics.md, "Quantised linear"
-// Shapes: LinearIntArgs, 4 bits, groups of 64 or 128, any m and k. Two kernels: the first writes q and sx of the rows
+// Shapes: LinearIntArgs, 4 bits, groups of 64 or 128, usual scales, any m and k. Two kernels: the first writes q and sx of the rows
 // of x to the workspace, the second multiplies.
 // Order: exact integer sums in any order; groups ascending, in f32, by one thread for each element of y.
 // Cost: 2 m n k operations on bytes; per group and element of y a conversion, a product and a sum. With groups of 64

@@ -289,6 +289,20 @@ __device__ __forceinline__ void row_product(std::int32_t (&d)[4][4], std::uint64
       : MORTISE_I4(0)
       : "l"(a), "l"(b), "r"(static_cast<int>(adds)));
 }
+__device__ __forceinline__ void row_product(std::int32_t (&d)[8][4], std::uint64_t a, std::uint64_t b, bool adds) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n64k32.s32.s8.s8 {" MORTISE_D32_NAMES "}, %32, %33, p;\n}"
+      : MORTISE_I4(0), MORTISE_I4(4)
+      : "l"(a), "l"(b), "r"(static_cast<int>(adds)));
+}
+__device__ __forceinline__ void row_product(std::int32_t (&d)[16][4], std::uint64_t a, std::uint64_t b, bool adds) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n128k32.s32.s8.s8 {" MORTISE_D64_NAMES "}, %64, %65, p;\n}"
+      : MORTISE_I16(0)
+      : "l"(a), "l"(b), "r"(static_cast<int>(adds)));
+}
 
 #undef MORTISE_I1
 #undef MORTISE_I4

@@ -2,12 +2,13 @@
 // quantised, by all kernels and at every number of rows.
 // Covers: plugins/devices/checks/quantized
 // Covers: plugins/kernels/cuda/{int_loads,int_pack,row_pieces,int_rows,int_sums,int_weight}
-// Covers: plugins/kernels/cuda/{int4_many_ring,linear_int4_many,linear_int4_stream,linear_int4_widened}
+// Covers: plugins/kernels/cuda/{int4_many_ring,linear_int4_many,linear_int4_stream,linear_int4_widened,transposed}
 // Covers: plugins/kernels/cuda/{linear_int_stream,linear_int_wide,widened_ring}
 // Covers: plugins/kernels/cuda/linear_int_mma
 // Covers: plugins/kernels/cuda/wgmma
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <numeric>
 
 #include "kernels/cpu/reference/linear_int.hpp"
@@ -313,6 +314,33 @@ TEST_F(CudaIntWeights, RowsOfLargeProductsAreThoseOfSmallOnes) {
         EXPECT_TRUE(same_bits(&all[first * n], product<Bf16>(weight.get(), x, few).data(), rows * n))
             << p.shape << ", from row " << first;
       }
+    }
+  }
+}
+
+// linear_int4_many takes usual scales only (kernels/cuda/int_weight.hpp). These are at their ends and beyond. Rows of
+// large numbers overflow, and so do products with a bias that is infinite or NaN.
+TEST_F(CudaIntWeights, ScalesOfAnySizeGiveTheBitsOfTheCpu) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  for (const float scale : {0.0f, 0x1p-64f, -0x1p-64f, 0x1.fffffep15f, -0x1.fffffep15f, 0x1.fffffep-65f, 0x1p-80f,
+                            0x1p16f, -0x1p100f, kInfinity, std::numeric_limits<float>::quiet_NaN()}) {
+    for (const std::size_t group : {64, 128}) {
+      const std::size_t m = 72, n = 69, k = 300;
+      cpu::IntProblem<Bf16> p({m, n, k, 4, group}, Values::kNormal, 11, false);
+      for (std::size_t i = 0; i < p.w.scales.size(); i += 3) p.w.scales[i] = scale;
+      for (std::size_t i = 0; i < k; ++i) p.x[5 * k + i] = cpu::float_to_bf16(i % 7 == 0 ? 0x1p120f : 0x1p118f);
+      std::mt19937 rng(4);
+      auto b = random_values<Bf16>(rng, n);
+      b[3] = 0x7fc0, b[20] = 0x7f80, b[21] = 0xff80;
+      for (const Bf16 value : b) p.bias.push_back(cpu::bf16_to_float(value));
+      const Weight bias(MORTISE_WEIGHT_VECTOR, {vector_part(b)});
+      const Source source(p.w, 4);
+      const QuantizedWeight weight({&source});
+      const auto expected = cpu::expected(p);
+      const LinearCall call = {m, n, k, 0, bias.get()};
+      EXPECT_TRUE(same_bits(expected, product<float>(weight.get(), p.x, call))) << scale << ", groups of " << group;
+      EXPECT_TRUE(same_bits(rounded<Bf16>(expected), product<Bf16>(weight.get(), p.x, call)))
+          << scale << ", groups of " << group;
     }
   }
 }
