@@ -4,10 +4,13 @@ import socket
 import threading
 
 
+WHOLE_EVENTS = 3  # a role, and tokens: a busy server may put more of them into one event than a part holds
+
+
 class CuttingProxy:
     """Passes bytes on between a browser and the server at `target`. With `cut_after`, it cuts one stream after that many
-    bytes; 0 cuts right behind the HTTP headers of the answer. With `hold_after`, one stream comes no further than that until its
-    server ends."""
+    bytes; 0 cuts right behind the HTTP headers of the answer. With `hold_after`, one stream comes no further than that, and
+    WHOLE_EVENTS events, until its server ends."""
 
     def __init__(self, port):
         self.target = port
@@ -44,21 +47,22 @@ class CuttingProxy:
 
     def limits(self):
         """Returns a function that says of each part of one connection's answers which bytes pass, and whether more may follow."""
-        streamed, held = 0, False
+        streamed, events, held = 0, 0, False
 
         def limit(part):
-            nonlocal streamed, held
+            nonlocal streamed, events, held
             if held:
                 return b"", True
             if streamed or b"text/event-stream" in part:
                 streamed += len(part)
+                events += part.count(b"\n\n")
             if self.cut_after is not None and streamed > self.cut_after:
                 if self.cut_after == 0:
                     part = part[:part.index(b"\r\n\r\n") + 4]
                 self.cut_after = None
                 self.num_cuts += 1
                 return part, False  # else this part passes: it may be the first, whose id the client needs to resume
-            if self.hold_after is not None and streamed > self.hold_after:
+            if self.hold_after is not None and streamed > self.hold_after and events >= WHOLE_EVENTS:
                 self.hold_after = None
                 held = True
             return part, True

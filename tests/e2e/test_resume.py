@@ -228,10 +228,12 @@ def test_the_second_ctrl_c_ends_at_once(tmp_path):
     files = Files(tmp_path, "score", score_lines() * 200)
     files.target = "-"  # a pipe that nobody reads: the run hangs in a write
     with subprocess.Popen(files.argv(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
-        waiting = array.array("i", [0])
-        while waiting[0] <= 65536 - 4096:  # the pipe has no room for a page more
+        waiting, unchanged = array.array("i", [0]), 0
+        while unchanged < 10:  # only a run that hangs in a write adds nothing to a full pipe for half a second
+            before = waiting[0]
             time.sleep(0.05)
             fcntl.ioctl(process.stdout, termios.FIONREAD, waiting)
+            unchanged = unchanged + 1 if waiting[0] == before > 65536 - 4096 else 0
         process.send_signal(signal.SIGINT)
         time.sleep(0.5)
         assert process.poll() is None
