@@ -43,7 +43,7 @@ def safetensors():
 
 def checkpoint():
     index = compact({"metadata": {"total_size": 24}, "weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors"}})
-    for name in ("llama_gqa4", "llama_llama3", "llama_linear", "mistral", "qwen2", "qwen3"):
+    for name in ("llama_gqa4", "llama_llama3", "llama_linear", "mistral", "qwen2", "qwen2_yarn", "qwen3"):
         folder = GOLDEN / "models" / name
         config = compact(json.loads((folder / "config.json").read_text()))
         generation = compact(json.loads((folder / "generation_config.json").read_text()))
