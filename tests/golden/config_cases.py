@@ -44,6 +44,7 @@ ROPES = [
     dict(rope_type="yarn", factor=4.0, rope_theta=1000.0), YARN, {**YARN, "beta_fast": 8.0, "beta_slow": 2.0}, {**YARN, "beta_fast": None},
     {**YARN, "beta_fast": 1.0, "beta_slow": 1.0}, {**YARN, "attention_factor": 1.7}, {**YARN, "mscale": 0.7, "mscale_all_dim": 0.3},
     {**YARN, "mscale": 1.0, "mscale_all_dim": 1.0}, {**YARN, "mscale": 0.7}, {**YARN, "truncate": False}, {**YARN, "factor": None},
+    {**YARN, "factor": None, "original_max_position_embeddings": 1024},
     {**YARN, "factor": 1.0}, {**YARN, "original_max_position_embeddings": 2}, {**YARN, "rope_theta": 2.0},
     {**YARN, "finetuned": True, "attn_factor": 2.0, "extrapolation_factor": 2.0},
     dict(rope_type="dynamic", factor=4.0), dict(rope_type="proportional"), dict(rope_type="mrope", mrope_section=[2, 3, 3]),

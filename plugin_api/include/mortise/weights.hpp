@@ -211,8 +211,8 @@ inline void WeightLoader::require_tied(const CheckpointTensor& embedding, int64_
   if (same) return;
   throw Failure(MORTISE_DATA_LOSS, "load",
                 std::string(kHead) + " differs from " + embedding.name +
-                    ", but tie_word_embeddings in config.json is true" + "; set it to false to use " + kHead +
-                    ", or remove this tensor");
+                    ", but by config.json they are one (tie_word_embeddings, whose default depends on the family); " +
+                    "set it to false to use " + kHead + ", or remove this tensor");
 }
 
 inline Weight WeightLoader::vector(const CheckpointTensor& part) const {

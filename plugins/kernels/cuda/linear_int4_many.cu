@@ -23,6 +23,7 @@
 #include "kernels/cuda/int_rows.hpp"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/mma.cuh"
+#include "kernels/cuda/packed.cuh"
 #include "kernels/cuda/row_pieces.cuh"
 #include "kernels/cuda/transposed.cuh"
 #include "kernels/cuda/wgmma.cuh"
@@ -255,8 +256,8 @@ class Multiplier {
     __syncwarp();  // all lanes have read the tile before
 #pragma unroll
     for (int i = 0; i < kEights; i += 2) {
-      std::uint32_t pairs[4] = {bf16_pair(acc_[i][0], acc_[i][1]), bf16_pair(acc_[i][2], acc_[i][3]),
-                                bf16_pair(acc_[i + 1][0], acc_[i + 1][1]), bf16_pair(acc_[i + 1][2], acc_[i + 1][3])};
+      std::uint32_t pairs[4] = {two_bf16(acc_[i][0], acc_[i][1]), two_bf16(acc_[i][2], acc_[i][3]),
+                                two_bf16(acc_[i + 1][0], acc_[i + 1][1]), two_bf16(acc_[i + 1][2], acc_[i + 1][3])};
       if (!ordinary) {
 #pragma unroll
         for (std::uint32_t& pair : pairs) pair = with_canonical_nan(pair);

@@ -5,12 +5,11 @@
 // of the rows of x to the workspace, the second multiplies.
 // Order: exact integer sums in any order; groups ascending, in f32, by one thread for each element of y.
 // Cost: 2 m n k operations on bytes and, to set accumulators, half as many with groups of 64, a quarter with 128; per
-// group and element of y an fma and a sum. While the tensor cores multiply, little else is issued. Relative to bf16, for
-// 8192 rows of an 8B model on an H100: 0.93 times as fast with groups of 64, 1.16 with groups of 128.
-// Errors: the cudaError_t of the launch; cudaErrorNotSupported if the driver has no tensor maps.
-// Launches on `stream`, never waits, allocates nothing.
-// Source: GPTQ, arXiv:2210.17323, and AWQ, arXiv:2306.00978 (formats of 4-bit checkpoints); PTX ISA, wgmma.
-// Oracle: kernels/cpu/reference/linear_int.hpp, bitwise (tests/plugins/devices/cuda/int_weights_test.cpp).
+// group and element of y an fma and a sum. While the tensor cores multiply, little else is issued. Relative to bf16,
+// for 8192 rows of an 8B model on an H100: 0.93 times as fast with groups of 64, 1.16 with groups of 128. Errors: the
+// cudaError_t of the launch; cudaErrorNotSupported if the driver has no tensor maps. Launches on `stream`, never waits,
+// allocates nothing. Source: GPTQ, arXiv:2210.17323, and AWQ, arXiv:2306.00978 (formats of 4-bit checkpoints); PTX ISA,
+// wgmma. Oracle: kernels/cpu/reference/linear_int.hpp, bitwise (tests/plugins/devices/cuda/int_weights_test.cpp).
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -266,6 +266,8 @@ Choice choice() {
 constexpr int kChoices = 6;
 template <class Narrow>
 Choice choice_of_size(int size) {
+  constexpr bool kGrouped = Narrow::kScales == 2;
+  constexpr int kMostGroups = kGrouped ? 2 : 1, kMostColumns = kGrouped ? 1 : 2;  // with 256 rows
   switch (size) {
     case 0:
       return choice<Narrow, 64, 1, 1>();
@@ -276,9 +278,9 @@ Choice choice_of_size(int size) {
     case 3:
       return choice<Narrow, 128, 2, 2>();
     case 4:
-      return choice < Narrow, 256, Narrow::kScales == 2 ? 2 : 1, 1 > ();
+      return choice<Narrow, 256, kMostGroups, 1>();
     default:  // not with scales of groups, whose sums take twice the registers
-      return choice < Narrow, 256, 2, Narrow::kScales == 2 ? 1 : 2 > ();
+      return choice<Narrow, 256, 2, kMostColumns>();
   }
 }
 enum class Format { kFp8Rows, kFp8Groups, kMxfp4 };

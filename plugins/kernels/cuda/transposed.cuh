@@ -6,13 +6,7 @@
 
 namespace mortise::cuda {
 
-// Two neighbouring elements of a column, rounded as `put` does, but NaN is 0x7fff, which no number is.
-__device__ __forceinline__ std::uint32_t bf16_pair(float low, float high) {
-  std::uint32_t pair;
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
-  return pair;
-}
-// The same with the canonical NaN, 0x7fc0.
+// A pair of two_bf16 (packed.cuh) with the canonical NaN, 0x7fc0, in place of 0x7fff, which no number is.
 __device__ __forceinline__ std::uint32_t with_canonical_nan(std::uint32_t pair) {
   const std::uint32_t nans = ((pair & 0x7fff7fffu) + 0x00010001u) >> 15 & 0x00010001u;
   return pair - 0x3fu * nans;

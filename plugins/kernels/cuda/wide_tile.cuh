@@ -12,6 +12,7 @@
 #include "kernels/cuda/mma.cuh"
 #include "kernels/cuda/packed.cuh"
 #include "kernels/cuda/row_pieces.cuh"
+#include "kernels/cuda/transposed.cuh"
 #include "kernels/cuda/types.hpp"
 #include "kernels/cuda/wgmma.cuh"
 
@@ -260,10 +261,8 @@ class WideTile {
 #pragma unroll
       for (int i = 0; i < S::kStageRows / 8; i += 2) {
         const int at = part * (S::kStageRows / 8) + i;
-        asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
-                         to + i * 8 * (kWideWarpColumns * 2)),
-                     "r"(pair(at, 0)), "r"(pair(at, 1)), "r"(pair(at + 1, 0)), "r"(pair(at + 1, 1))
-                     : "memory");
+        const std::uint32_t pairs[4] = {pair(at, 0), pair(at, 1), pair(at + 1, 0), pair(at + 1, 1)};
+        store_transposed(to + i * 8 * (kWideWarpColumns * 2), pairs);
       }
       __syncwarp();
 #pragma unroll

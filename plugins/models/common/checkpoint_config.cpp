@@ -75,7 +75,9 @@ void refuse_other_attention(const ConfigSection& config, bool has_windows, int64
   refuse_below_length("sliding_window");
   const json* types = config.find("layer_types");
   if (types != nullptr && (!types->is_array() || !std::all_of(types->begin(), types->end(), is_full_attention))) {
-    unsupported("layer_types other than full_attention for each layer are not defined for this family");
+    unsupported(
+        "layer_types with windows or chunks are not defined for this family; expected full_attention for each " +
+        std::string("layer"));
   }
 }
 

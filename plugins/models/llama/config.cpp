@@ -21,8 +21,11 @@ void read_yarn(const ConfigSection& section, int64_t max_positions, Rope& rope) 
   if (rope.theta <= 1.0) section.fail("rope_theta", "more than 1 with yarn");
   rope.original_max_positions =
       static_cast<double>(section.integer("original_max_position_embeddings", 1, kMaxPositions, max_positions));
-  rope.factor = section.number("factor", 1.0, 1e6,
-                               std::max(1.0, static_cast<double>(max_positions) / rope.original_max_positions));
+  const double ratio = static_cast<double>(max_positions) / rope.original_max_positions;
+  if (section.find("factor") == nullptr && ratio < 1.0) {
+    section.fail("factor", "a number from 1, since max_position_embeddings is below original_max_position_embeddings");
+  }
+  rope.factor = section.number("factor", 1.0, 1e6, ratio);
   rope.beta_fast = section.number("beta_fast", 1e-6, 1e6, 32.0);
   rope.beta_slow = section.number("beta_slow", 1e-6, 1e6, 1.0);
   rope.truncate = section.boolean("truncate", true);
@@ -72,7 +75,7 @@ Rope parse_rope(const ConfigSection& config, int64_t max_positions) {
   return rope;
 }
 
-// As transformers, for this key only: absent is 4096, null is no window. Mistral's first configurations left it out.
+// As transformers: absent is 4096, null is no window. Mistral's first configurations left the key out.
 int32_t window_of(const ConfigSection& config, const json& root) {
   return static_cast<int32_t>(
       config.integer("sliding_window", 1, INT32_MAX, root.contains("sliding_window") ? 0 : 4096));
@@ -82,7 +85,8 @@ std::vector<int32_t> windows_by_type(const ConfigSection& config, const json& ty
                                      int32_t window) {
   std::vector<int32_t> windows(static_cast<std::size_t>(num_layers), 0);
   if (!types.is_array() || types.size() != windows.size()) {
-    config.fail("layer_types", "a list of " + std::to_string(num_layers) + " strings, num_hidden_layers");
+    config.fail("layer_types",
+                "a list of " + std::to_string(num_layers) + " strings, one for each of num_hidden_layers");
   }
   for (std::size_t i = 0; i < windows.size(); ++i) {
     const bool sliding = types[i] == "sliding_attention";

@@ -19,10 +19,11 @@ struct Rope {
   double factor = 1.0;  // >= 1
   double low_freq_factor = 1.0;
   double high_freq_factor = 4.0;
-  double beta_fast = 32.0,
-         beta_slow = 1.0;  // of YaRN: rotations over the original length where the ramp begins and ends
-  bool truncate = true;    // of YaRN: the ramp begins and ends at a whole pair
   double original_max_positions = 0.0;
+  // Of YaRN: the ramp begins and ends where a pair turns so often within the original length; `truncate`: at a whole
+  // pair.
+  double beta_fast = 32.0, beta_slow = 1.0;
+  bool truncate = true;
   float attention_factor = 1.0f;  // multiplies cosine and sine
   bool operator==(const Rope&) const = default;
 };

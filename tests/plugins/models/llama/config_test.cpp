@@ -192,6 +192,9 @@ TEST(LlamaConfig, ReadsRopeScaling) {
   EXPECT_EQ(read.scaling, RopeScaling::kYarn);
   EXPECT_EQ(read.attention_factor, 1.138629436111989f);                         // 1 + 0.1 ln 4
   EXPECT_EQ(parse(with_rope(with(yarn, "factor", nullptr))).rope.factor, 4.0);  // 512 / 128
+  EXPECT_THAT(
+      Refused::invalid(with_rope(with(with(yarn, "factor", nullptr), "original_max_position_embeddings", 1024))),
+      HasSubstr("max_position_embeddings is below original_max_position_embeddings"));
   EXPECT_EQ(parse(with_rope(with(yarn, "attention_factor", 1.5))).rope.attention_factor, 1.5f);
   EXPECT_EQ(parse(with_rope(with(with(yarn, "mscale", 0.7), "mscale_all_dim", 0.7))).rope.attention_factor, 1.0f);
   EXPECT_THAT(Refused::invalid(with_rope(with(yarn, "rope_theta", 1.0))), HasSubstr("more than 1 with yarn"));
