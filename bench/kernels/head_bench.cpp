@@ -23,7 +23,10 @@ constexpr double kSeconds = 1.5;  // of each line
 class Head {
  public:
   explicit Head(cpu::Isa isa)
-      : kernels_(cpu::kernels(isa)), in_({kStrides[1], kHidden}, kRows), scratch_(scratch_bytes(), kThreads) {
+      : kernels_(cpu::kernels(isa)),
+        linear_(cpu::bf16_kernels(isa, cpu::preferred_order()).linear.to_f32),
+        in_({kStrides[1], kHidden}, kRows),
+        scratch_(scratch_bytes(), kThreads) {
     weights_ = bench::aligned<cpu::Bf16>(weight_memory_, cpu::packed_bytes_bf16(kVocabulary, kHidden) / 2);
     bench::fill(weights_, cpu::packed_bytes_bf16(kVocabulary, kHidden) / 2);
   }
@@ -57,7 +60,7 @@ class Head {
   }
 
  private:
-  const cpu::LinearKernel& linear() const { return kernels_.linear_bf16.to_f32; }
+  const cpu::LinearKernel& linear() const { return linear_; }
   std::size_t scratch_bytes() const { return linear().scratch_bytes(kRows, kHidden); }
 
   // Returns the time of f(thread, m0, m1, n0, n1), called for each thread's rows and each slice.
@@ -72,6 +75,7 @@ class Head {
   }
 
   const cpu::KernelTable& kernels_;
+  const cpu::LinearKernel& linear_;
   bench::Input in_;
   bench::Scratch scratch_;
   std::vector<char> weight_memory_;

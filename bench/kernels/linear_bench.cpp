@@ -30,15 +30,15 @@ constexpr Product kProducts[] = {{{768, 768}, kToBf16},
 constexpr std::size_t kRows[] = {1, 8, 32, 64, 256, 1024};
 constexpr double kSeconds = 0.3;  // of each product
 
-void run(cpu::Isa isa, std::size_t threads, double bandwidth) {
+void run(cpu::Isa isa, cpu::SumOrder order, std::size_t threads, double bandwidth) {
   const double peak = bench::peak_flop_per_s(isa, threads);
-  std::printf("\n%s, %zu thread%s: read %.1f GB/s, peak %.1f GFLOP/s\n", cpu::isa_name(isa), threads,
-              threads == 1 ? "" : "s", bandwidth * 1e-9, peak * 1e-9);
+  std::printf("\n%s, %s, %zu thread%s: read %.1f GB/s, peak %.1f GFLOP/s\n", cpu::isa_name(isa), bench::name_of(order),
+              threads, threads == 1 ? "" : "s", bandwidth * 1e-9, peak * 1e-9);
   std::printf("%12s %6s %10s %9s %8s %7s %12s\n", "N x K", "M", "us", "GFLOP/s", "GB/s", "ratio", "rows/s vs M=1");
   for (const auto& [s, kernel] : kProducts) {
     double one_row = 0;
     for (std::size_t m : kRows) {
-      const double seconds = bench::measure_bf16(cpu::kernels(isa).linear_bf16.*kernel, s, m, threads, kSeconds);
+      const double seconds = bench::measure_bf16(cpu::bf16_kernels(isa, order).linear.*kernel, s, m, threads, kSeconds);
       const double bytes = static_cast<double>(cpu::packed_bytes_bf16(s.n, s.k));
       const double operations = 2.0 * static_cast<double>(m * s.n * s.k);
       if (m == 1) one_row = seconds;
@@ -59,6 +59,8 @@ int main(int argc, char** argv) {
   if (!isas) return 1;
   for (std::size_t threads : {1, 2}) {
     const double bandwidth = bench::memory_read_bytes_per_s(threads);
-    for (cpu::Isa isa : *isas) run(isa, threads, bandwidth);
+    for (cpu::Isa isa : *isas) {
+      for (const cpu::SumOrder order : bench::kSumOrders) run(isa, order, threads, bandwidth);
+    }
   }
 }

@@ -96,7 +96,8 @@ void run_prefill(cpu::Isa isa, std::size_t threads) {
   for (const Shape& s : kPrefillShapes) {
     for (const std::size_t m : kPrefillRows) {
       const double least = peak == 0 ? 0 : 2.0 * static_cast<double>(m * s.n * s.k) / peak;
-      const double bf16 = bench::measure_bf16(cpu::kernels(isa).linear_bf16.to_bf16, s, m, threads, kSeconds);
+      const double bf16 =
+          bench::measure_bf16(cpu::bf16_kernels(isa, cpu::preferred_order()).linear.to_bf16, s, m, threads, kSeconds);
       const double int8 = measure_prefill(kernels, s, m, threads, {8, kRow}, /*rows_only=*/false);
       const double rows = measure_prefill(kernels, s, m, threads, {8, kRow}, /*rows_only=*/true);
       const double of_128 = measure_prefill(kernels, s, m, threads, {4, 128}, /*rows_only=*/false);
@@ -119,7 +120,8 @@ void run(cpu::Isa isa, std::size_t threads, double bandwidth) {
   const cpu::IntFormat formats[] = {{8, kRow}, {4, 64}, {4, 128}};
   for (const Shape& s : kShapes) {
     for (const std::size_t m : kRows) {
-      const double bf16 = bench::measure_bf16(cpu::kernels(isa).linear_bf16.to_bf16, s, m, threads, kSeconds);
+      const double bf16 =
+          bench::measure_bf16(cpu::bf16_kernels(isa, cpu::preferred_order()).linear.to_bf16, s, m, threads, kSeconds);
       char name[32];
       std::snprintf(name, sizeof name, "%zu x %zu", s.n, s.k);
       std::printf("%12s %6zu %10.1f", name, m, bf16 * 1e6);

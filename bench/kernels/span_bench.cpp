@@ -87,10 +87,10 @@ Work make_work(const Model& model, const Cache& cache, int num_seqs, int rows, i
   return work;
 }
 
-double measure(cpu::Isa isa, bool int8, const Work& work, std::size_t threads) {
+double measure(const cpu::Bf16Kernels& kernels, bool int8, const Work& work, std::size_t threads) {
   std::vector<std::unique_ptr<cpu::SpanScratch>> scratch;
   for (std::size_t t = 0; t < threads; ++t) scratch.push_back(std::make_unique<cpu::SpanScratch>());
-  const auto attend = (int8 ? cpu::kernels(isa).span_bf16_int8 : cpu::kernels(isa).span_bf16).attend;
+  const auto attend = (int8 ? kernels.span_int8 : kernels.span).attend;
   return bench::fastest_round(threads, 1.0, [&](std::size_t t, std::size_t) {
     for (std::size_t i = t; i < work.units.size(); i += threads) {
       cpu::SpanUnit unit = work.units[i];
@@ -172,10 +172,10 @@ void run_append(cpu::Isa isa) {
   }
 }
 
-void run(cpu::Isa isa, std::size_t threads, double bandwidth) {
+void run(cpu::Isa isa, cpu::SumOrder order, std::size_t threads, double bandwidth) {
   const double peak = bench::peak_flop_per_s(isa, threads);
-  std::printf("\n%s, %zu thread%s: read %.1f GB/s, peak %.1f GFLOP/s\n", cpu::isa_name(isa), threads,
-              threads == 1 ? "" : "s", bandwidth * 1e-9, peak * 1e-9);
+  std::printf("\n%s, %s, %zu thread%s: read %.1f GB/s, peak %.1f GFLOP/s\n", cpu::isa_name(isa), bench::name_of(order),
+              threads, threads == 1 ? "" : "s", bandwidth * 1e-9, peak * 1e-9);
   std::printf("%10s %22s %10s %9s %8s %7s\n", "model", "work", "us", "GFLOP/s", "GB/s", "ratio");
   for (const Model& model : kModels) {
     for (const int variant : {0, 1, 2, 3}) {
@@ -183,7 +183,7 @@ void run(cpu::Isa isa, std::size_t threads, double bandwidth) {
       const int num_seqs = prefill ? 1 : 32, rows = prefill ? 1024 : 1, length = prefill ? 1024 : 1000;
       const Cache cache(model, int8, num_seqs, length);
       const Work work = make_work(model, cache, num_seqs, rows, length);
-      const double seconds = measure(isa, int8, work, threads);
+      const double seconds = measure(cpu::bf16_kernels(isa, order), int8, work, threads);
       const double keys = prefill ? 0.5 * rows * (length + 1) : 1.0 * num_seqs * length;  // seen, of all rows
       const double operations = keys * model.kv_heads * model.group * model.head_dim * 4;
       const double bytes =
@@ -207,7 +207,7 @@ int main(int argc, char** argv) {
   for (std::size_t threads : {1, 2}) {
     const double bandwidth = bench::memory_read_bytes_per_s(threads);
     for (cpu::Isa isa : *isas) {
-      run(isa, threads, bandwidth);
+      for (const cpu::SumOrder order : bench::kSumOrders) run(isa, order, threads, bandwidth);
       if (threads == 1) run_append(isa);
     }
   }

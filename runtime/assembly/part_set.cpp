@@ -331,10 +331,11 @@ std::string PartSet::make_numerics_id() const {
     return std::string(id == nullptr ? "unknown" : id);
   };
   std::string device = id_of(dims.dtype);
+  const std::string attention = target_->attention().component().numerics_id_on(device);
   if (dims.weight_bits != 0) device += fmt::format(" with {}, {}", id_of(weight_class(dims)), weight_format(dims));
-  return fmt::format("{}; attention {}; model {}; {}; kv {}; world 1{}", device,
-                     target_->attention().component().numerics_id, target_->model().component().name, files_id_,
-                     dtype_name(target_->kv_dtype()), proposers_->rejection_id());
+  return fmt::format("{}; attention {}; model {}; {}; kv {}; world 1{}", device, attention,
+                     target_->model().component().name, files_id_, dtype_name(target_->kv_dtype()),
+                     proposers_->rejection_id());
 }
 
 }  // namespace mortise

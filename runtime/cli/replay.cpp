@@ -146,9 +146,10 @@ class Replay {
     pipelines_[header.pipeline] = pipeline;
     if (header.system_fingerprint == assembly.system_fingerprint()) return;
     progress_.clear();
-    std::cerr << fmt::format("{}pipeline '{}' was recorded as {}, this is {}: {}\n", kLabel, header.pipeline,
+    std::cerr << fmt::format("{}pipeline '{}' was recorded as {}, this is {}: {}{}\n", kLabel, header.pipeline,
                              header.system_fingerprint, assembly.system_fingerprint(),
-                             describe_change(header.numerics_id, assembly.numerics_id()));
+                             describe_change(header.numerics_id, assembly.numerics_id()),
+                             numerics_remedy(header.numerics_id, assembly.numerics_id()));
   }
 
   std::size_t submit(RecordedRequest recorded, const FinishLine& finish) {

@@ -81,7 +81,8 @@ void print_numerics(const Verification& result) {
   if (before == after) {
     std::cout << fmt::format("numerics id        the same: {}\n", before) << std::flush;
   } else {
-    std::cout << fmt::format("numerics id        differs, so results may: {}\n", describe_change(before, after))
+    std::cout << fmt::format("numerics id        differs, so results may: {}{}\n", describe_change(before, after),
+                             numerics_remedy(before, after))
               << std::flush;
   }
 }

@@ -1,5 +1,7 @@
 #include "conformance/attention_draws.hpp"
 
+#include <algorithm>
+
 #include "conformance/attention_reference.hpp"
 
 namespace mortise::conformance {
@@ -15,8 +17,10 @@ std::int32_t draw_between(Subject& subject, std::int32_t first, std::int32_t las
 }
 
 void expect_right(Subject& subject, const AttentionScene& scene, std::size_t sequence, const OutputRows& found) {
-  if (subject.component().numerics_id == kSpanNumerics) {
-    expect_same_rows(scene.shape(), exact_rows(scene, sequence), found, "an output is not that of attention-span256/1");
+  const std::string id = subject.component().numerics_id_on(scene.device_numerics());
+  if (std::ranges::find(kSpanNumerics, id) != std::end(kSpanNumerics)) {
+    expect_same_rows(scene.shape(), exact_rows(scene, sequence, mortise_sum_order_of(id.c_str())), found,
+                     ("an output is not that of " + id).c_str());
   } else {
     expect_near(scene, sequence, found);
   }

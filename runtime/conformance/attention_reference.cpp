@@ -105,7 +105,7 @@ std::vector<double> softmax_average(const AttentionShape& shape, const std::vect
 
 }  // namespace
 
-OutputRows exact_rows(const AttentionScene& scene, std::size_t sequence) {
+OutputRows exact_rows(const AttentionScene& scene, std::size_t sequence, mortise_sum_order order) {
   const DenormalsOff denormals_off;
   const AttentionShape& shape = scene.shape();
   const float scale = mortise_span_scale(shape.dims().attention_scale);
@@ -114,8 +114,8 @@ OutputRows exact_rows(const AttentionScene& scene, std::size_t sequence) {
   for_each_row(scene, sequence,
                [&](std::int32_t position, const std::vector<float>& q, const float* keys, const float* values,
                    std::int32_t num_seen) {
-                 mortise_attention_row(shape.is_bf16(), q.data(), keys, values, position, num_seen, shape.head_dim,
-                                       scale, scratch.data(), out.data());
+                 mortise_attention_row_in(order, shape.is_bf16(), q.data(), keys, values, position, num_seen,
+                                          shape.head_dim, scale, scratch.data(), out.data());
                  OutputRow& row = rows[{sequence, position}];
                  row.resize(row.size() + out.size() * shape.element_bytes());
                  mortise_store(out.data(), shape.dtype, shape.head_dim,

@@ -164,6 +164,15 @@ std::vector<std::uint8_t> AttentionScene::run_layer(const Part& part, const mort
   return bytes;
 }
 
+std::string AttentionScene::device_numerics() const {
+  const char* id = nullptr;
+  device_.perform("numerics_id", [&](mortise_error*) {
+    id = device_.table<mortise_device_table>()->numerics_id(device_.handle<mortise_device>(), shape_.dtype);
+    return MORTISE_OK;
+  });
+  return id == nullptr ? "" : id;
+}
+
 OutputRows AttentionScene::step_with(const Part& part, const std::vector<SceneRun>& runs, const StepStyle& style) {
   const auto batch = sequences_.batch_of(runs, style);
   auto step = sized<mortise_step>();

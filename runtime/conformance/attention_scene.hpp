@@ -55,6 +55,8 @@ class AttentionScene {
   OutputRows prefill(std::size_t sequence, const StepStyle& style = {});
 
   const AttentionShape& shape() const { return shape_; }
+  // Returns the device's numerics id for the type of the shape.
+  std::string device_numerics() const;
   const std::vector<std::int32_t>& tokens(std::size_t sequence) const { return sequences_.tokens(sequence); }
   std::int32_t size(std::size_t sequence) const { return sequences_.size(sequence); }
 

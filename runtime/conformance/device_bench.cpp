@@ -13,8 +13,8 @@ void in_each_type(Subject& subject, const std::function<void(const DeviceBench&)
     const char* const id = device.table->numerics_id(device.device, dtype);
     if (id == nullptr) continue;
     const std::string_view name = id;
-    const bool is_cpu = name == "cpu-bf16/1" || name == "cpu-f32/1";
-    work({subject, *part, device, dtype, is_cpu || name == "cuda-bf16/1", is_cpu});
+    const bool is_cpu = name == "cpu-bf16/1" || name == "cpu-bf16-pairs/1" || name == "cpu-f32/1";
+    work({subject, *part, device, dtype, is_cpu || name == "cuda-bf16/1", is_cpu, mortise_sum_order_of(id)});
   }
 }
 

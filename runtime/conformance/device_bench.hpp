@@ -21,6 +21,7 @@ struct DeviceBench {
   std::int32_t dtype;
   bool is_known;          // numerics.h specifies every operation except linear
   bool has_known_linear;  // numerics.h specifies linear, too
+  mortise_sum_order order;
 
   bool bf16() const { return dtype == MORTISE_BF16; }
   std::mt19937_64& random() const { return subject.random(); }

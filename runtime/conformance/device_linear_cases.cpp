@@ -44,7 +44,7 @@ struct LinearProduct {
     Matrix y = zeros(out_dtype, x.rows, w.rows);
     for (std::int64_t m = 0; m < x.rows; ++m) {
       for (std::int64_t n = 0; n < w.rows; ++n) {
-        float sum = mortise_dot(x.row(m), w.row(n), w.columns);
+        float sum = mortise_dot_in(bench.order, x.row(m), w.row(n), w.columns);
         if (bias_weight != nullptr) sum = sum + bias.row(0)[n];
         y.row(m)[n] = mortise_round(sum, out_dtype == MORTISE_BF16);
       }

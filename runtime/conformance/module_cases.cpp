@@ -106,7 +106,8 @@ void claims_only_capabilities_of_its_kind(Subject& subject) {
   static const std::map<PartKind, std::uint64_t> kAllowed = {
       {PartKind::kDevice, kCommon},
       {PartKind::kModel, kCommon},
-      {PartKind::kAttention, kCommon | MORTISE_CAP_MULTI_QUERY | MORTISE_CAP_CASCADE | MORTISE_CAP_SLIDING_WINDOW},
+      {PartKind::kAttention,
+       kCommon | MORTISE_CAP_MULTI_QUERY | MORTISE_CAP_CASCADE | MORTISE_CAP_SLIDING_WINDOW | MORTISE_CAP_PAIRS},
       {PartKind::kProposer, kCommon | MORTISE_CAP_NEEDS_HIDDEN | MORTISE_CAP_TREE | MORTISE_CAP_DISTRIBUTION},
       {PartKind::kScheduler, kCommon | MORTISE_CAP_PREFIX_GROUPS}};
   const std::uint64_t others = subject.component().capabilities & ~kAllowed.at(subject.component().kind);

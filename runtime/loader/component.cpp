@@ -176,9 +176,25 @@ const char* kind_name(PartKind kind) {
   return "part";
 }
 
+std::string Component::numerics_id_on(std::string_view device_id) const {
+  const std::vector<std::string> ids = numerics_ids(numerics_id, capabilities);
+  if (ids.empty()) return "";
+  return device_id.find("-pairs/") == std::string_view::npos ? ids.front() : ids.back();
+}
+
+std::vector<std::string> numerics_ids(const std::string& numerics_id, std::uint64_t capabilities) {
+  if (numerics_id.empty()) return {};
+  std::vector<std::string> ids = {numerics_id};
+  if ((capabilities & MORTISE_CAP_PAIRS) != 0) {
+    const std::size_t version = std::min(numerics_id.rfind('/'), numerics_id.size());
+    ids.push_back(std::string(numerics_id).insert(version, "-pairs"));
+  }
+  return ids;
+}
+
 std::vector<std::string> capability_words(std::uint64_t capabilities) {
-  static constexpr const char* kWords[] = {"exact",        "capture", "multi_query",  "cascade",      "sliding_window",
-                                           "needs_hidden", "tree",    "distribution", "prefix_groups"};
+  static constexpr const char* kWords[] = {"exact",        "capture", "multi_query",  "cascade",       "sliding_window",
+                                           "needs_hidden", "tree",    "distribution", "prefix_groups", "pairs"};
   std::vector<std::string> words;
   for (std::size_t bit = 0; bit < 64; ++bit) {
     if ((capabilities >> bit & 1) == 0) continue;

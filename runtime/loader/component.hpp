@@ -32,6 +32,10 @@ const char* kind_name(PartKind kind);  // "device", ...
 // Words for the MORTISE_CAP_* bits ("exact", "multi_query"). An unknown bit is "bit 17".
 std::vector<std::string> capability_words(std::uint64_t capabilities);
 
+// Returns the numerics ids that a component may have: none if `numerics_id` is empty, the one that it states, and with
+// MORTISE_CAP_PAIRS the one in pairs after it.
+std::vector<std::string> numerics_ids(const std::string& numerics_id, std::uint64_t capabilities);
+
 // A component that a plugin file describes. A value; `abi` stays valid until the process ends.
 struct Component {
   PartKind kind;
@@ -52,6 +56,9 @@ struct Component {
   std::function<mortise_status(const mortise_host* host, const mortise_create_args* args, void** instance,
                                mortise_error* error)>
       creator = {};
+
+  // Returns the numerics id of an attention on a device whose numerics id for the model's type is `device_id`.
+  std::string numerics_id_on(std::string_view device_id) const;
 
   mortise_status create(const mortise_host* host, const mortise_create_args* args, void** instance,
                         mortise_error* error) const {

@@ -2,7 +2,9 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <sstream>
+#include <utility>
 #include <vector>
 
 namespace mortise {
@@ -45,6 +47,20 @@ std::string describe_change(const std::string& before, const std::string& now) {
     if (!found[k]) changes.push_back(fmt::format("'{}' is new", new_parts[k]));
   }
   return fmt::format("{}", fmt::join(changes, ", "));
+}
+
+std::string numerics_remedy(const std::string& before, const std::string& now) {
+  static constexpr std::pair<const char*, const char*> kOptions[] = {{"cpu-bf16/1", "tiles"},
+                                                                     {"cpu-bf16-pairs/1", "pairs"}};
+  // "cpu-bf16/1 with cpu-int8/1, .." is of class cpu-bf16/1.
+  const auto option_of = [](const std::string& id) -> const std::pair<const char*, const char*>* {
+    const std::string device = id.substr(0, id.find_first_of("; "));
+    const auto found = std::ranges::find(kOptions, device, [](const auto& option) { return option.first; });
+    return found == std::end(kOptions) ? nullptr : found;
+  };
+  const auto *wanted = option_of(before), *is = option_of(now);
+  if (wanted == nullptr || is == nullptr || wanted == is) return "";
+  return fmt::format("; cpu {{ numerics = \"{}\" }} brings class {} back", wanted->second, wanted->first);
 }
 
 }  // namespace mortise

@@ -81,11 +81,12 @@ std::vector<Request> draw_completions(std::mt19937& random, std::int32_t vocab_s
 std::string RunConfig::describe() const {
   return fmt::format(
       "isa {}, threads {}, {}, block_size {}, max_num_seqs {}, max_batched_tokens {}, pool_share {:.2f}, "
-      "prefix_cache {}, {}, {} schedule, proposer {}, drafts {} of {}{}{}, {} lengths, weights {}, kv {}, {} swaps{}",
+      "prefix_cache {}, {}, {} schedule, proposer {}, drafts {} of {}{}{}, {} lengths, numerics {}, weights {}, kv {}, "
+      "{} swaps{}",
       isa, threads, attention, block_size, max_num_seqs, max_batched_tokens, pool_share, prefix_cache,
       twice ? "twice" : "once", random_schedule ? "random" : scheduler, proposer.empty() ? "none" : proposer,
       draft_percent, oracle_tokens, choose_proposers ? ", chosen by request" : "", batch_expansion ? ", expanded" : "",
-      adaptive ? "adaptive" : "fixed", weights, kv_dtype, swaps, checked ? ", checked" : "");
+      adaptive ? "adaptive" : "fixed", numerics, weights, kv_dtype, swaps, checked ? ", checked" : "");
 }
 
 std::vector<Request> draw_requests(std::mt19937& random, std::int32_t vocab_size, int max_prompt, int max_total) {
@@ -176,6 +177,7 @@ RunConfig draw_config(std::mt19937& random, const std::vector<std::string>& isas
   if (chance(random, 35)) config.swaps = between(random, 1, 6);
   if (config.swaps > 0) config.choose_proposers = false;  // they may be gone when requests come the second time
   config.checked = chance(random, 20);
+  config.numerics = chance(random, 50) ? "pairs" : "tiles";
   return config;
 }
 

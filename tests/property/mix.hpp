@@ -44,6 +44,7 @@ struct RunConfig {
   bool checked = false;              // every call of a plugin (abi_check)
   bool errors_are_outcomes = false;  // else the first error of a request is thrown
   // What is run, rather than how: the same when the requests run alone.
+  std::string numerics = "auto";  // of the device cpu
   std::string weights = "auto";   // of the model
   std::string kv_dtype = "auto";  // of kv_cache
   std::string kv_memory = "1GiB";

@@ -235,7 +235,8 @@ std::unique_ptr<Assembly> open_assembly(const std::filesystem::path& model, cons
   const std::string device =
       config.device == "cuda"
           ? fmt::format("cuda {{ graphs = {}, isa = '{}' }}", config.graphs, config.isa)
-          : fmt::format("{} {{ threads = {}, isa = '{}' }}", config.device, config.threads, config.isa);
+          : fmt::format("{} {{ threads = {}, isa = '{}'{} }}", config.device, config.threads, config.isa,
+                        config.device == "cpu" ? fmt::format(", numerics = '{}'", config.numerics) : "");
   const std::string proposers = proposers_of(config);
   const std::string proposer = proposers.empty() ? "" : ", proposer = " + proposers;
   const std::string script = fmt::format(
@@ -343,6 +344,7 @@ Outcomes run_alone(const std::filesystem::path& model, const std::string& isa, c
   config.isa = isa;
   config.device = what.device;
   config.graphs = false;
+  config.numerics = what.numerics;
   config.weights = what.weights;
   config.kv_dtype = what.kv_dtype;
   config.threads = 2;

@@ -64,7 +64,10 @@ PartChange draw_change(const PipelineDescription& now, const std::string& device
                {"lengths", coupled && random() % 2 == 0 ? "adaptive" : "fixed"},
                {"batch_expansion", random() % 2 == 0}}};
     default:  // every weight is prepared again
-      return {"device", "cpu", {{"threads", between(random, 1, 3)}}};
+      return {"device",
+              "cpu",
+              {{"threads", between(random, 1, 3)},
+               {"numerics", now.device.choices.front().options.value("numerics", "auto")}}};
   }
 }
 

@@ -243,19 +243,33 @@ static inline float mortise_activation(int32_t activation, float x) {
 
 /* --- rows --- */
 
-/* One output of linear, without the bias: depth tiles of 32, each with an even and an odd chain. Elements that the last
- * depth tile lacks count as 0 times 0, which turns a negative zero into a positive one. */
-static inline float mortise_dot(const float* x, const float* w, int64_t n) {
+/* The orders of the sums of linear and attention. Pairs: a bf16 model on a device whose numerics id for bf16 is
+ * "cpu-bf16-pairs/1". Tiles: everything else that this file specifies. */
+typedef enum { MORTISE_SUM_TILES = 0, MORTISE_SUM_PAIRS = 1 } mortise_sum_order;
+
+/* The order that a numerics id says: "cpu-bf16-pairs/1" and "attention-span256-pairs/1" are pairs. `id` may be NULL. */
+static inline mortise_sum_order mortise_sum_order_of(const char* id) {
+  return id != NULL && strstr(id, "-pairs/") != NULL ? MORTISE_SUM_PAIRS : MORTISE_SUM_TILES;
+}
+
+/* One output of linear, without the bias. Both orders go through depth tiles of 32; elements that the last depth tile
+ * lacks count as 0 times 0, which turns a negative zero into a positive one.
+ * Tiles: each depth tile has an even and an odd chain. Pairs: one chain, the odd element of each pair first. */
+static inline float mortise_dot_in(mortise_sum_order order, const float* x, const float* w, int64_t n) {
   float acc = 0;
   for (int64_t tile = 0; tile < n; tile += 32) {
-    float a = 0, b = 0;
+    float a = order == MORTISE_SUM_PAIRS ? acc : 0, b = 0;
+    float* const odd = order == MORTISE_SUM_PAIRS ? &a : &b;
     for (int64_t k = tile; k < tile + 32; k += 2) {
+      *odd = k + 1 < n ? mortise_fma(x[k + 1], w[k + 1], *odd) : mortise_fma(0, 0, *odd);
       a = k < n ? mortise_fma(x[k], w[k], a) : mortise_fma(0, 0, a);
-      b = k + 1 < n ? mortise_fma(x[k + 1], w[k + 1], b) : mortise_fma(0, 0, b);
     }
-    acc = acc + (a + b);
+    acc = order == MORTISE_SUM_PAIRS ? a : acc + (a + b);
   }
   return acc;
+}
+static inline float mortise_dot(const float* x, const float* w, int64_t n) {
+  return mortise_dot_in(MORTISE_SUM_TILES, x, w, n);
 }
 
 static inline float mortise_inverse_deviation(const float* x, int64_t n, float mean, float eps) {
@@ -295,7 +309,7 @@ static inline void mortise_rotate(int bf16, int interleaved, const float* cos, c
   }
 }
 
-/* --- attention, id "attention-span256/1" --- */
+/* --- attention, ids "attention-span256/1" (tiles) and "attention-span256-pairs/1" (pairs) --- */
 
 enum { MORTISE_SPAN_KEYS = 256 };
 
@@ -315,13 +329,13 @@ static inline void mortise_span_written(float* k, float* v, int64_t head_dim) {
 /* Computes the partial of one span for the row q [head_dim]: its maximum, sum and o [head_dim]. k and v [num_keys,
  * head_dim] hold the keys of the span that the row sees, which are consecutive. `first_in_span`, 0 .. 255, is the place
  * of the first of them in the span. `scale` is mortise_span_scale(). REQUIRES: num_keys >= 1. */
-static inline void mortise_span_partial(int bf16, const float* q, const float* k, const float* v, int64_t first_in_span,
-                                        int64_t num_keys, int64_t head_dim, float scale, float* max, float* sum,
-                                        float* o) {
+static inline void mortise_span_partial_in(mortise_sum_order order, int bf16, const float* q, const float* k,
+                                           const float* v, int64_t first_in_span, int64_t num_keys, int64_t head_dim,
+                                           float scale, float* max, float* sum, float* o) {
   float p[MORTISE_SPAN_KEYS] = {0}, column[MORTISE_SPAN_KEYS] = {0}, lanes[16] = {0};
   float largest = mortise_negative(MORTISE_INFINITY);
   for (int64_t i = 0; i < num_keys; ++i) {
-    const float t = mortise_dot(q, k + i * head_dim, head_dim) * scale;
+    const float t = mortise_dot_in(order, q, k + i * head_dim, head_dim) * scale;
     p[first_in_span + i] = t;
     largest = largest < t ? t : largest;
   }
@@ -331,24 +345,30 @@ static inline void mortise_span_partial(int bf16, const float* q, const float* k
   for (int64_t i = 0; i < MORTISE_SPAN_KEYS; ++i) lanes[i % 16] = lanes[i % 16] + p[i];
   for (int64_t d = 0; d < head_dim; ++d) {
     for (int64_t i = 0; i < num_keys; ++i) column[first_in_span + i] = v[i * head_dim + d];
-    o[d] = mortise_dot(p, column, first_in_span + num_keys) + 0.0f;
+    o[d] = mortise_dot_in(order, p, column, first_in_span + num_keys) + 0.0f;
   }
   max[0] = largest;
   sum[0] = mortise_tree_sum(lanes);
 }
+static inline void mortise_span_partial(int bf16, const float* q, const float* k, const float* v, int64_t first_in_span,
+                                        int64_t num_keys, int64_t head_dim, float scale, float* max, float* sum,
+                                        float* o) {
+  mortise_span_partial_in(MORTISE_SUM_TILES, bf16, q, k, v, first_in_span, num_keys, head_dim, scale, max, sum, o);
+}
 
 /* Computes the attention `out` [head_dim] of the row q at `position`. k and v [num_keys, head_dim] hold the keys that
  * the row sees: the last num_keys of positions 0 .. position. `scratch` has room for 2 * head_dim numbers. */
-static inline void mortise_attention_row(int bf16, const float* q, const float* k, const float* v, int64_t position,
-                                         int64_t num_keys, int64_t head_dim, float scale, float* scratch, float* out) {
+static inline void mortise_attention_row_in(mortise_sum_order order, int bf16, const float* q, const float* k,
+                                            const float* v, int64_t position, int64_t num_keys, int64_t head_dim,
+                                            float scale, float* scratch, float* out) {
   float *o1 = scratch, *o2 = scratch + head_dim, m1 = 0, m2 = 0, sum1 = 0, sum2 = 0;
   int seen = 0;
   for (int64_t key = position + 1 - num_keys; key <= position;) {
     const int64_t in_span = key % MORTISE_SPAN_KEYS, at = key - (position + 1 - num_keys);
     int64_t count = MORTISE_SPAN_KEYS - in_span;
     if (count > position + 1 - key) count = position + 1 - key;
-    mortise_span_partial(bf16, q, k + at * head_dim, v + at * head_dim, in_span, count, head_dim, scale, &m2, &sum2,
-                         seen ? o2 : o1);
+    mortise_span_partial_in(order, bf16, q, k + at * head_dim, v + at * head_dim, in_span, count, head_dim, scale, &m2,
+                            &sum2, seen ? o2 : o1);
     key += count;
     if (!seen) {
       m1 = m2, sum1 = sum2, seen = 1;
@@ -365,6 +385,10 @@ static inline void mortise_attention_row(int bf16, const float* q, const float* 
     m1 = m;
   }
   for (int64_t d = 0; d < head_dim; ++d) out[d] = mortise_round(seen ? o1[d] / sum1 : 0.0f, bf16);
+}
+static inline void mortise_attention_row(int bf16, const float* q, const float* k, const float* v, int64_t position,
+                                         int64_t num_keys, int64_t head_dim, float scale, float* scratch, float* out) {
+  mortise_attention_row_in(MORTISE_SUM_TILES, bf16, q, k, v, position, num_keys, head_dim, scale, scratch, out);
 }
 
 /* --- logits --- */

@@ -101,6 +101,10 @@ typedef struct mortise_activate_args {
 #define MORTISE_CAP_DISTRIBUTION (UINT64_C(1) << 7)
 /* Scheduler: orders by prefix group. */
 #define MORTISE_CAP_PREFIX_GROUPS (UINT64_C(1) << 8)
+/* Attention: adds the sums of a bf16 model in pairs if the device's numerics_id for MORTISE_BF16 contains "-pairs/"
+ * (docs/numerics.md, "Attention"). The numerics id of the pipeline then has "-pairs" before the version of the
+ * component's numerics_id: "attention-span256/1" becomes "attention-span256-pairs/1". Since 0.6 */
+#define MORTISE_CAP_PAIRS (UINT64_C(1) << 9)
 
 typedef struct mortise_component {
   uint32_t struct_size;

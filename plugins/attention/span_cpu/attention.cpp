@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <string_view>
 
 namespace mortise::span_cpu {
 namespace {
@@ -20,12 +21,18 @@ const mortise_parallel_table* parallel_of(const mortise_create_args& args) {
   return parallel;
 }
 
-const cpu::KernelTable& kernels_for(const std::string& isa) {
+cpu::Isa isa_named(const std::string& isa) {
   for (cpu::Isa candidate : cpu::available_isas()) {
-    if (isa == cpu::isa_name(candidate)) return cpu::kernels(candidate);
+    if (isa == cpu::isa_name(candidate)) return candidate;
   }
   throw Failure(MORTISE_FAILED_PRECONDITION, "attention",
                 "the device computes with instruction set '" + isa + "', which this plugin has no kernels for");
+}
+
+// Sums of bf16 models are added in the order of the device's products.
+cpu::SumOrder order_of(const mortise_create_args& args) {
+  const char* const id = args.device_table->numerics_id(args.device, MORTISE_BF16);
+  return id != nullptr && std::string_view(id) == "cpu-bf16-pairs/1" ? cpu::SumOrder::kPairs : cpu::SumOrder::kTiles;
 }
 
 // Returns whether the cache has a byte for each number, and scales.
@@ -57,7 +64,8 @@ SpanAttention::SpanAttention(const mortise_host* host, const mortise_create_args
     : device_(args.device),
       device_table_(args.device_table),
       parallel_(parallel_of(args)),
-      kernels_(kernels_for(parallel_->isa(args.device))),
+      kernels_(cpu::kernels(isa_named(parallel_->isa(args.device)))),
+      bf16_kernels_(cpu::bf16_kernels(isa_named(parallel_->isa(args.device)), order_of(args))),
       num_threads_(parallel_->num_threads(args.device)),
       sharing_(sharing),
       scratch_(host),

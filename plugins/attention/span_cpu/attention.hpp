@@ -115,6 +115,7 @@ class SpanAttention {
   const mortise_device_table* const device_table_;
   const mortise_parallel_table* const parallel_;
   const cpu::KernelTable& kernels_;
+  const cpu::Bf16Kernels& bf16_kernels_;
   const int32_t num_threads_;
   const Sharing sharing_;
 

@@ -15,8 +15,9 @@ struct Cascade : SpanAttention {
       : SpanAttention(host, args, Sharing::kPrefixGroups) {}
 };
 
-inline constexpr uint64_t kCapabilities = MORTISE_CAP_EXACT | MORTISE_CAP_MULTI_QUERY | MORTISE_CAP_SLIDING_WINDOW;
-inline constexpr const char* kNumericsId = "attention-span256/1";
+inline constexpr uint64_t kCapabilities =
+    MORTISE_CAP_EXACT | MORTISE_CAP_MULTI_QUERY | MORTISE_CAP_SLIDING_WINDOW | MORTISE_CAP_PAIRS;
+inline constexpr const char* kNumericsId = "attention-span256/1";  // or -pairs, see MORTISE_CAP_PAIRS
 
 inline constexpr mortise_component kPaged = AttentionComponent<Paged>::component(
     "paged", "paged KV cache in bf16, f32, int8 or fp8, attention in spans of 256 keys", kBlockSizeSchema, kNumericsId,

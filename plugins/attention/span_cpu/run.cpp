@@ -7,9 +7,9 @@
 namespace mortise::span_cpu {
 
 const cpu::SpanKernels& SpanAttention::span_kernels() const {
-  if (kv_dtype_ == MORTISE_I8) return bf16() ? kernels_.span_bf16_int8 : kernels_.span_f32_int8;
-  if (kv_dtype_ == MORTISE_F8_E4M3) return bf16() ? kernels_.span_bf16_fp8 : kernels_.span_f32_fp8;
-  return bf16() ? kernels_.span_bf16 : kernels_.span_f32;
+  if (kv_dtype_ == MORTISE_I8) return bf16() ? bf16_kernels_.span_int8 : kernels_.span_f32_int8;
+  if (kv_dtype_ == MORTISE_F8_E4M3) return bf16() ? bf16_kernels_.span_fp8 : kernels_.span_f32_fp8;
+  return bf16() ? bf16_kernels_.span : kernels_.span_f32;
 }
 
 cpu::SpanUnit SpanAttention::span_unit(const mortise_batch& batch, int32_t layer, const AttentionHeads& q,

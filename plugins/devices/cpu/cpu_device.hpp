@@ -11,9 +11,12 @@
 #include "mortise/device.h"
 
 struct mortise_device {
-  mortise_device(mortise::cpu::Isa isa, int num_threads, bool packed_cache, const mortise_host* host)
+  mortise_device(mortise::cpu::Isa isa, mortise::cpu::SumOrder order, int num_threads, bool packed_cache,
+                 const mortise_host* host)
       : isa(isa),
+        order(order),
         kernels(mortise::cpu::kernels(isa)),
+        bf16_kernels(mortise::cpu::bf16_kernels(isa, order)),
         memory_bytes(mortise::cpu::machine_memory().total_bytes),
         pool(num_threads, mortise::cpu::usable_cpus()),
         weights(pages),
@@ -21,7 +24,9 @@ struct mortise_device {
         cache(packed_cache, host) {}
 
   const mortise::cpu::Isa isa;
+  const mortise::cpu::SumOrder order;  // of the sums of bf16 models: the numerics class
   const mortise::cpu::KernelTable& kernels;
+  const mortise::cpu::Bf16Kernels& bf16_kernels;
   const uint64_t memory_bytes;  // the most memory that this process could hold
   mortise::cpu::ThreadPool pool;
   mortise::cpu::PageAllocator pages;

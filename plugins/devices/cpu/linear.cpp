@@ -59,9 +59,10 @@ Product checked_product(const mortise_linear_args& args) {
   return p;
 }
 
-const LinearKernel& kernel_for(const KernelTable& kernels, const Product& p) {
-  if (p.x.dtype == MORTISE_F32) return kernels.linear_f32.to_f32;
-  return p.out.dtype == MORTISE_BF16 ? kernels.linear_bf16.to_bf16 : kernels.linear_bf16.to_f32;
+const LinearKernel& kernel_for(const mortise_device& device, const Product& p) {
+  if (p.x.dtype == MORTISE_F32) return device.kernels.linear_f32.to_f32;
+  const LinearBf16Kernels& linear = device.bf16_kernels.linear;
+  return p.out.dtype == MORTISE_BF16 ? linear.to_bf16 : linear.to_f32;
 }
 
 // The size of a task: rows and columns.
@@ -229,7 +230,7 @@ bool gated_by_kernel(const LinearKernel& kernel, const Product& p) {
 
 void multiply(mortise_device& device, const Product& p) {
   constexpr std::size_t kPrepareRows = 128;
-  const LinearKernel& kernel = kernel_for(device.kernels, p);
+  const LinearKernel& kernel = kernel_for(device, p);
   auto args = args_of<LinearArgs>(p);
   args.w = p.weight.data;
   args.gate = static_cast<Activation>(p.gate);
@@ -296,11 +297,11 @@ void multiply_fp8(mortise_device& device, const Product& p) {
 }
 
 void multiply_mxfp4(mortise_device& device, const Product& p) {
-  const KernelTable& kernels = device.kernels;
+  const Bf16Kernels& kernels = device.bf16_kernels;
   auto args = args_of<LinearMxfp4Args>(p);
   args.exponents = p.weight.zeros;
   multiply_widened(device, p,
-                   p.x.dtype == MORTISE_F32      ? kernels.linear_mxfp4_f32
+                   p.x.dtype == MORTISE_F32      ? device.kernels.linear_mxfp4_f32
                    : p.out.dtype == MORTISE_BF16 ? kernels.linear_mxfp4_to_bf16
                                                  : kernels.linear_mxfp4_to_f32,
                    args);

@@ -24,6 +24,10 @@ constexpr char kOptionsSchema[] = R"({
       "title": "instruction set; all give the same bits; the variable MORTISE_ISA overrides this option",
       "type": "string", "enum": ["auto", "amx", "avx512", "avx2", "portable"], "default": "auto"
     },
+    "numerics": {
+      "title": "order of the sums of bf16 models, which decides their bits: \"tiles\" (class cpu-bf16/1) or \"pairs\" (cpu-bf16-pairs/1); \"auto\": the faster one on this machine",
+      "type": "string", "enum": ["auto", "tiles", "pairs"], "default": "auto"
+    },
     "packed_cache": {
       "title": "keep the packed weights in a file beside the checkpoint, so that later starts need not pack them",
       "type": "boolean", "default": false
@@ -50,6 +54,12 @@ Isa chosen_isa(const Options& options) {
                 "this machine does not have " + name + "; it has " + names + "; \"auto\" chooses the best");
 }
 
+SumOrder chosen_order(const Options& options) {
+  const auto name = options.has("numerics") ? options.get<std::string>("numerics") : std::string("auto");
+  if (name == "tiles") return SumOrder::kTiles;
+  return name == "pairs" ? SumOrder::kPairs : preferred_order();
+}
+
 int chosen_threads(const Options& options) {
   const int threads = options.has("threads") ? options.get<int>("threads") : 0;
   return threads > 0 ? threads : usable_cpus();
@@ -59,7 +69,7 @@ mortise_status create(const mortise_host* host, const mortise_create_args* args,
                       mortise_error* error) {
   return guard(error, "cpu", [&] {
     const Options options(known(args));
-    *instance = std::make_unique<mortise_device>(chosen_isa(options), chosen_threads(options),
+    *instance = std::make_unique<mortise_device>(chosen_isa(options), chosen_order(options), chosen_threads(options),
                                                  options.has("packed_cache") && options.get<bool>("packed_cache"), host)
                     .release();
   });
@@ -122,10 +132,10 @@ mortise_status describe(mortise_device* device, mortise_device_info* info) {
   return MORTISE_OK;
 }
 
-const char* numerics_id(mortise_device*, int32_t dtype) {
+const char* numerics_id(mortise_device* device, int32_t dtype) {
   switch (dtype) {
     case MORTISE_BF16:
-      return "cpu-bf16/1";
+      return device->order == SumOrder::kPairs ? "cpu-bf16-pairs/1" : "cpu-bf16/1";
     case MORTISE_F32:
       return "cpu-f32/1";
     case MORTISE_I8:

@@ -59,11 +59,17 @@ std::vector<Isa> detect() {
   return found;
 }
 
+bool has_avx512() {
+  const auto& found = available_isas();
+  return std::find(found.begin(), found.end(), Isa::kAvx512) != found.end();
+}
 bool detect_vnni() {
   std::uint32_t a, b, c, d;
-  const auto found = detect();
-  const bool avx512 = std::find(found.begin(), found.end(), Isa::kAvx512) != found.end();
-  return avx512 && __get_cpuid_count(7, 0, &a, &b, &c, &d) && has(c, {11});
+  return has_avx512() && __get_cpuid_count(7, 0, &a, &b, &c, &d) && has(c, {11});
+}
+bool detect_avx512_bf16() {
+  std::uint32_t a, b, c, d;
+  return has_avx512() && __get_cpuid_count(7, 1, &a, &b, &c, &d) && has(a, {5});
 }
 
 #else
@@ -72,6 +78,9 @@ std::vector<Isa> detect() {
   return {Isa::kPortable};
 }
 bool detect_vnni() {
+  return false;
+}
+bool detect_avx512_bf16() {
   return false;
 }
 
@@ -100,6 +109,11 @@ const std::vector<Isa>& available_isas() {
 
 bool has_vnni() {
   static const bool found = detect_vnni();
+  return found;
+}
+
+bool has_avx512_bf16() {
+  static const bool found = detect_avx512_bf16();
   return found;
 }
 

@@ -21,6 +21,9 @@ const std::vector<Isa>& available_isas();
 // Whether the machine has AVX-512 with VNNI. The integer kernels of kAvx512 then use it. Every machine with AMX has it.
 bool has_vnni();
 
+// Whether the machine has AVX-512 with BF16, and so VDPBF16PS. Every machine with AMX has it.
+bool has_avx512_bf16();
+
 // The instruction set named by `forced`, or the best if `forced` is null or empty. Returns nullopt for an unknown or
 // unavailable name, with a text in `error` that lists the available ones.
 std::optional<Isa> choose_isa(const char* forced, std::string& error);

@@ -15,29 +15,39 @@
 
 namespace mortise::cpu {
 
-// Members are references, so that the tables are constants. A table that code filled at load time would run AVX-512
-// instructions on machines without AVX-512.
+// The order of the sums of bf16 models, which decides their bits (docs/numerics.md, "Linear"): depth tiles, as AMX
+// adds, of class cpu-bf16/1, or pairs, as VDPBF16PS adds, of class cpu-bf16-pairs/1.
+enum class SumOrder { kTiles, kPairs };
+
+// Members of the tables are references, so that the tables are constants. A table that code filled at load time would
+// run AVX-512 instructions on machines without AVX-512.
+
+// The kernels of bf16 models that add in one of the two orders.
+struct Bf16Kernels {
+  const LinearBf16Kernels& linear;
+  const LinearMxfp4Kernel& linear_mxfp4_to_bf16;
+  const LinearMxfp4Kernel& linear_mxfp4_to_f32;
+  const SpanKernels& span;  // named by the cache's type if it is not bf16
+  const SpanKernels& span_int8;
+  const SpanKernels& span_fp8;
+};
+
+// All other kernels.
 struct KernelTable {
   const ActivationKernels& activation;
   const ElementwiseKernels& elementwise;
   const HeadKernels& head;
-  const LinearBf16Kernels& linear_bf16;
   const LinearF32Kernels& linear_f32;
   const LinearFp8Kernel& linear_fp8_to_bf16;  // of bf16 rows
   const LinearFp8Kernel& linear_fp8_to_f32;
   const LinearFp8Kernel& linear_fp8_f32;  // of f32 rows
   const LinearIntKernels& linear_int;
-  const LinearMxfp4Kernel& linear_mxfp4_to_bf16;  // of bf16 rows
-  const LinearMxfp4Kernel& linear_mxfp4_to_f32;
   const LinearMxfp4Kernel& linear_mxfp4_f32;  // of f32 rows
   const NormKernels& norm;
   const SampleKernels& sampling;
   const KvWriteKernels& kv_write;
   const RopeKernels& rope;
-  const SpanKernels& span_bf16;  // named by the model's type, then the cache's type if it differs
-  const SpanKernels& span_bf16_int8;
-  const SpanKernels& span_bf16_fp8;
-  const SpanKernels& span_f32;
+  const SpanKernels& span_f32;  // named by the model's type, then the cache's type if it differs
   const SpanKernels& span_f32_int8;
   const SpanKernels& span_f32_fp8;
 };

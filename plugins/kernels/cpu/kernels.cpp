@@ -4,16 +4,20 @@ namespace mortise::cpu {
 
 namespace isa_portable {
 extern const KernelTable kKernelTable;
-}
+extern const Bf16Kernels kTileKernels, kPairKernels;
+}  // namespace isa_portable
 #if defined(__x86_64__)
 namespace isa_avx2 {
 extern const KernelTable kKernelTable;
-}
+extern const Bf16Kernels kTileKernels, kPairKernels;
+}  // namespace isa_avx2
 namespace isa_avx512 {
-extern const KernelTable kKernelTable;
-extern const KernelTable kVnniKernelTable;
-extern const KernelTable kAmxKernelTable;
+extern const KernelTable kKernelTable, kVnniKernelTable, kAmxKernelTable;
+extern const Bf16Kernels kTileKernels, kPairKernels, kDotKernels, kAmxTileKernels;
 }  // namespace isa_avx512
+namespace isa_avx512_bf16 {
+bool dot_is_exact();
+}
 #endif
 
 const KernelTable& kernels(Isa isa) {
@@ -31,6 +35,40 @@ const KernelTable& kernels(Isa isa) {
 #endif
   (void)isa;
   return isa_portable::kKernelTable;
+}
+
+const Bf16Kernels& bf16_kernels(Isa isa, SumOrder order) {
+  const bool pairs = order == SumOrder::kPairs;
+#if defined(__x86_64__)
+  switch (isa) {
+    case Isa::kPortable:
+      break;
+    case Isa::kAvx2:
+      return pairs ? isa_avx2::kPairKernels : isa_avx2::kTileKernels;
+    case Isa::kAvx512:
+    case Isa::kAmx:
+      if (pairs) return has_exact_dot() ? isa_avx512::kDotKernels : isa_avx512::kPairKernels;
+      return isa == Isa::kAmx ? isa_avx512::kAmxTileKernels : isa_avx512::kTileKernels;
+  }
+#endif
+  (void)isa;
+  return pairs ? isa_portable::kPairKernels : isa_portable::kTileKernels;
+}
+
+bool has_exact_dot() {
+#if defined(__x86_64__)
+  static const bool exact = has_avx512_bf16() && [] {
+    const DenormalsOff off;
+    return isa_avx512_bf16::dot_is_exact();
+  }();
+  return exact;
+#else
+  return false;
+#endif
+}
+
+SumOrder preferred_order() {
+  return has_avx512_bf16() && available_isas().back() != Isa::kAmx ? SumOrder::kPairs : SumOrder::kTiles;
 }
 
 }  // namespace mortise::cpu

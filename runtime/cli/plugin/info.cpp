@@ -63,7 +63,9 @@ void print_component(const Component& component, const PluginFile& file) {
   fmt::print("  plugin        {} {}, {}, {}, ABI {}.{}\n", file.id, file.version, file.vendor, file.license,
              MORTISE_ABI_MAJOR, file.abi_minor);
   fmt::print("  capabilities  {}\n", join_names(capability_words(component.capabilities)));
-  if (!component.numerics_id.empty()) fmt::print("  numerics      {}\n", component.numerics_id);
+  for (const std::string& id : numerics_ids(component.numerics_id, component.capabilities)) {
+    fmt::print("  numerics      {}\n", id);
+  }
   if (component.kind == PartKind::kDevice) print_machine(component);
   print_options(component.schema);
 }
@@ -99,7 +101,9 @@ void show_manifest(const std::string& path) {
     fmt::print("  plugin        {} {}, {}, {}, ABI {}.{}\n", line(manifest->id), line(manifest->version),
                line(manifest->vendor), line(manifest->license), MORTISE_ABI_MAJOR, manifest->abi_minor);
     fmt::print("  capabilities  {}\n", join_names(capability_words(component.capabilities)));
-    if (!component.numerics_id.empty()) fmt::print("  numerics      {}\n", line(component.numerics_id));
+    for (const std::string& id : numerics_ids(component.numerics_id, component.capabilities)) {
+      fmt::print("  numerics      {}\n", line(id));
+    }
     try {
       print_options(OptionsSchema(component.options_schema));
     } catch (const Error& error) {

@@ -23,8 +23,7 @@ struct PublishOptions {
 };
 
 std::vector<std::string> numerics_of(const Component& component) {
-  std::vector<std::string> ids;
-  if (!component.numerics_id.empty()) ids.push_back(component.numerics_id);
+  std::vector<std::string> ids = numerics_ids(component.numerics_id, component.capabilities);
   if (component.kind != PartKind::kDevice) return ids;
   try {
     for (const auto& [id, dtype] : device_numerics(open_device(component))) ids.push_back(id);

@@ -109,6 +109,15 @@ TEST_F(Numerics, Linear) {
       float y = 0;
       reference::linear_f32(x.data(), w.data(), nullptr, &y, 1, 1, k);
       EXPECT_TRUE(same_bits(mortise_dot(x.data(), w.data(), static_cast<int64_t>(k)), y)) << k;
+      std::vector<cpu::Bf16> x_bits(k), w_bits(k);
+      std::ranges::transform(x, x_bits.begin(), mortise_to_bf16);
+      std::ranges::transform(w, w_bits.begin(), mortise_to_bf16);
+      std::vector<float> x_bf16(k), w_bf16(k);
+      std::ranges::transform(x_bits, x_bf16.begin(), mortise_from_bf16);
+      std::ranges::transform(w_bits, w_bf16.begin(), mortise_from_bf16);
+      reference::linear_bf16_pairs(x_bits.data(), w_bits.data(), nullptr, &y, 1, 1, k);
+      const float pairs = mortise_dot_in(MORTISE_SUM_PAIRS, x_bf16.data(), w_bf16.data(), static_cast<int64_t>(k));
+      EXPECT_TRUE(same_bits(pairs, y)) << k;
     }
   }
 }
@@ -171,7 +180,8 @@ TEST_F(Numerics, NormsAndRope) {
 TEST_F(Numerics, Attention) {
   for (const int position : {0, 1, 15, 254, 255, 256, 300, 511, 700}) {
     for (const int window : {0, 1, 16, 257, 600}) {
-      for (const bool bf16 : {false, true}) {
+      for (const auto& [bf16, order] : {std::pair(false, MORTISE_SUM_TILES), std::pair(true, MORTISE_SUM_TILES),
+                                        std::pair(true, MORTISE_SUM_PAIRS)}) {
         const int head_dim = position % 2 == 0 ? 64 : 40;
         const auto d = static_cast<std::size_t>(head_dim), keys = static_cast<std::size_t>(position) + 1;
         const auto q = values(d, Values::kNormal, bf16);
@@ -186,14 +196,15 @@ TEST_F(Numerics, Attention) {
         const int first = window > 0 ? std::max(0, position - window + 1) : 0;
         const float scale = mortise_span_scale(0.125f);
         EXPECT_EQ(scale, cpu::span_scale(0.125f));
-        const reference::SpanRow row = {bf16,     q.data(), k.data(), v.data(), head_dim,
-                                        position, window,   scale,    nullptr,  nullptr};
+        const bool pairs = order == MORTISE_SUM_PAIRS;
+        const reference::SpanRow row = {bf16,     pairs,  q.data(), k.data(), v.data(), head_dim,
+                                        position, window, scale,    nullptr,  nullptr};
         std::vector<float> theirs(d), mine(d), scratch(2 * d);
         reference::span_row(row, theirs.data());
-        mortise_attention_row(bf16, q.data(), &k[static_cast<std::size_t>(first) * d],
-                              &v[static_cast<std::size_t>(first) * d], position, position + 1 - first, head_dim, scale,
-                              scratch.data(), mine.data());
-        EXPECT_TRUE(same_bits(mine, theirs)) << position << " " << window << " " << bf16;
+        mortise_attention_row_in(order, bf16, q.data(), &k[static_cast<std::size_t>(first) * d],
+                                 &v[static_cast<std::size_t>(first) * d], position, position + 1 - first, head_dim,
+                                 scale, scratch.data(), mine.data());
+        EXPECT_TRUE(same_bits(mine, theirs)) << position << " " << window << " " << bf16 << pairs;
       }
     }
   }

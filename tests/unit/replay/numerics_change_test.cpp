@@ -25,6 +25,18 @@ TEST(NumericsChange, PartsOfOneKindAreComparedOneByOne) {
   EXPECT_EQ(describe_change("cpu; draft a", "cpu; draft a; draft a"), "'draft a' is new");
 }
 
+TEST(NumericsChange, TheOptionThatBringsTheFormerOrderOfSumsBackIsNamed) {
+  const std::string tiles = "cpu-bf16/1; attention attention-span256/1",
+                    with = "cpu-bf16/1 with cpu-int8/1, int4; kv x";
+  const std::string pairs = "cpu-bf16-pairs/1; attention attention-span256-pairs/1";
+  EXPECT_EQ(numerics_remedy(tiles, pairs), "; cpu { numerics = \"tiles\" } brings class cpu-bf16/1 back");
+  EXPECT_EQ(numerics_remedy(pairs, with), "; cpu { numerics = \"pairs\" } brings class cpu-bf16-pairs/1 back");
+  EXPECT_EQ(numerics_remedy(tiles, with), "");
+  EXPECT_EQ(numerics_remedy(tiles, "cuda-bf16/1"), "");
+  EXPECT_EQ(numerics_remedy("cpu-f32/1", pairs), "");
+  EXPECT_EQ(numerics_remedy("", ""), "");
+}
+
 TEST(NumericsChange, AnythingMayBeEmpty) {
   EXPECT_EQ(describe_change("", ""), "");
   EXPECT_EQ(describe_change("", "cpu"), "'cpu' is new");

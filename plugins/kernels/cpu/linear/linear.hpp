@@ -1,4 +1,5 @@
-// plugins/kernels/cpu/linear/linear.hpp: y = x w^T + bias, numerics classes cpu-bf16/1 and cpu-f32/1.
+// plugins/kernels/cpu/linear/linear.hpp: y = x w^T + bias, numerics classes cpu-bf16/1, cpu-bf16-pairs/1 and
+// cpu-f32/1.
 //
 //   y[m,n] = bias[n] + sum_k x[m,k] w[n,k]
 //   x     bf16 or f32 [M, K]   rows x_stride elements apart
@@ -8,13 +9,15 @@
 //
 // Order: depth tiles of 32 k, ascending; the last is padded with zeros. For each depth tile, both chains starting at 0:
 //   a = fma chain over k = 0, 2, .. 30;  b = fma chain over k = 1, 3, .. 31;  acc = acc + (a + b)
+// In pairs (class cpu-bf16-pairs/1) there is one chain over all of K, padded alike, each pair's odd element first:
+//   acc = fma(x[m,k], w[n,k], fma(x[m,k+1], w[n,k+1], acc))  for k = 0, 2, ..
 // Then one addition of the bias and one rounding to the type of y. Denormals are off. On bf16 this is what the AMX
-// instruction TDPBF16PS computes; the other instruction sets do the same with f32 FMA. K is never split, so the bits of
-// a row depend neither on M nor on how threads divide rows and columns.
+// instruction TDPBF16PS computes, and VDPBF16PS in pairs; the other instruction sets do the same with f32 FMA. K is
+// never split, so the bits of a row depend neither on M nor on how threads divide rows and columns.
 //
 // Cost: memory bound for few rows (reads the packed weights once per call and range), compute bound for many.
 // Errors: none; the caller checks shapes.
-// Source: Intel 64 and IA-32 Architectures Software Developer's Manual, TDPBF16PS.
+// Source: Intel 64 and IA-32 Architectures Software Developer's Manual, TDPBF16PS and VDPBF16PS.
 // Oracle: reference/linear.hpp, bitwise (linear_test.cpp, amx_test.cpp), which is itself compared with a double loop.
 #pragma once
 
@@ -60,7 +63,7 @@ struct LinearKernel {
   void (*run_gated)(const LinearArgs& args, const LinearRange& range);
 };
 
-struct LinearBf16Kernels {  // cpu-bf16/1: x and w bf16
+struct LinearBf16Kernels {  // cpu-bf16/1 or cpu-bf16-pairs/1: x and w bf16
   LinearKernel to_bf16;
   LinearKernel to_f32;
 };

@@ -7,11 +7,10 @@ namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE {
 static_assert(kStepTiles * kDepthTile == kFp8GroupColumns);
 
 extern const LinearFp8Kernel kLinearFp8ToBf16, kLinearFp8ToF32, kLinearFp8OfF32;
-constinit const LinearFp8Kernel kLinearFp8ToBf16 = {scratch_bytes, prepare<Bf16>,
-                                                    run_widened<Fp8Weight, WidenedBits, Bf16>};
-constinit const LinearFp8Kernel kLinearFp8ToF32 = {scratch_bytes, prepare<Bf16>,
-                                                   run_widened<Fp8Weight, WidenedBits, float>};
-constinit const LinearFp8Kernel kLinearFp8OfF32 = {scratch_bytes, prepare<float>,
-                                                   run_widened<Fp8Weight, PackedF32, float>};
+constinit const LinearFp8Kernel kLinearFp8ToBf16 =
+    widened_kernel<Bf16, Fp8Weight, WidenedBits, Bf16, LinearFp8Kernel>();
+constinit const LinearFp8Kernel kLinearFp8ToF32 =
+    widened_kernel<Bf16, Fp8Weight, WidenedBits, float, LinearFp8Kernel>();
+constinit const LinearFp8Kernel kLinearFp8OfF32 = widened_kernel<float, Fp8Weight, PackedF32, float, LinearFp8Kernel>();
 
 }  // namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE

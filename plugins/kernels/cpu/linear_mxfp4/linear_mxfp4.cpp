@@ -5,11 +5,11 @@
 namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE {
 
 extern const LinearMxfp4Kernel kLinearMxfp4ToBf16, kLinearMxfp4ToF32, kLinearMxfp4OfF32;
-constinit const LinearMxfp4Kernel kLinearMxfp4ToBf16 = {scratch_bytes, prepare<Bf16>,
-                                                        run_widened<Mxfp4Weight, WidenedBits, Bf16>};
-constinit const LinearMxfp4Kernel kLinearMxfp4ToF32 = {scratch_bytes, prepare<Bf16>,
-                                                       run_widened<Mxfp4Weight, WidenedBits, float>};
-constinit const LinearMxfp4Kernel kLinearMxfp4OfF32 = {scratch_bytes, prepare<float>,
-                                                       run_widened<Mxfp4Weight, PackedF32, float>};
+constinit const LinearMxfp4Kernel kLinearMxfp4ToBf16 =
+    widened_kernel<Bf16, Mxfp4Weight, WidenedBits, Bf16, LinearMxfp4Kernel>();
+constinit const LinearMxfp4Kernel kLinearMxfp4ToF32 =
+    widened_kernel<Bf16, Mxfp4Weight, WidenedBits, float, LinearMxfp4Kernel>();
+constinit const LinearMxfp4Kernel kLinearMxfp4OfF32 =
+    widened_kernel<float, Mxfp4Weight, PackedF32, float, LinearMxfp4Kernel>();
 
 }  // namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE

@@ -1,5 +1,5 @@
 // plugins/kernels/cpu/linear_mxfp4/linear_mxfp4.hpp: y = x w^T + bias with MXFP4 weights, which have the bits of
-// linear/linear.hpp with the widened weights (classes cpu-bf16/1 and cpu-f32/1).
+// linear/linear.hpp with the widened weights (classes cpu-bf16/1, cpu-bf16-pairs/1 and cpu-f32/1).
 //   y[m,n] = round(sum_k x[m,k] w[n,k] (+ bias[n])),  w[n,k] = value[n,k] * 2^(exponent[n,g] - 127),  g = floor(k / 32)
 //
 //   x          bf16 or f32 [M, K], rows x_stride elements apart
@@ -8,7 +8,7 @@
 //   bias       f32 [N], may be null
 //   y          bf16 or f32 [M, N], rows y_stride elements apart
 //
-// Order: w is widened, which is exact, and multiplied in the depth tiles of linear/linear.hpp, all of K in one chain.
+// Order: w is widened, which is exact, and multiplied in the order of linear/linear.hpp, depth tiles or pairs.
 // Cost: memory bound for few rows; four depth tiles of a panel are widened once for up to 240 rows.
 // Errors: none; the caller checks shapes and exponents.
 // Source: OCP Microscaling Formats (MX) Specification 1.0, MXFP4. Oracle: reference/linear_mxfp4.hpp with

@@ -32,10 +32,19 @@ float exp2_scalar(float x) {
   return bit_cast_to<float>(bit_cast_to<std::uint32_t>(p) + (static_cast<std::uint32_t>(static_cast<int>(n)) << 23));
 }
 
-// A sum in the order of linear: per depth tile of 32 an even and an odd chain from 0, then acc + (a + b).
+// A sum in the order of linear. In depth tiles of 32: an even and an odd chain from 0, then acc + (a + b). In pairs:
+// one chain, the odd element of each pair first, n filled up with zeros to a whole depth tile.
 template <class Left, class Right>
-float linear_order(int n, Left left, Right right) {
+float linear_order(bool pairs, int n, Left left, Right right) {
   float acc = 0.0f;
+  if (pairs) {
+    const auto add = [&](int i) { acc = i < n ? soft_fma(left(i), right(i), acc) : soft_fma(0.0f, 0.0f, acc); };
+    for (int i = 0; i < (n + kDepthTile - 1) / kDepthTile * kDepthTile; i += 2) {
+      add(i + 1);
+      add(i);
+    }
+    return acc;
+  }
   for (int begin = 0; begin < n; begin += kDepthTile) {
     float a = 0.0f, b = 0.0f;
     for (int i = begin; i < std::min(n, begin + kDepthTile); i += 2) {
@@ -76,7 +85,7 @@ bool span_partial(const SpanRow& row, int span, float* max, float* sum, float* o
   float largest = -kInfinity;
   for (int key = first; key < end; ++key) {
     float s = linear_order(
-        row.head_dim, [&](int d) { return row.q[d]; }, [&](int d) { return k(key, d); });
+        row.pairs, row.head_dim, [&](int d) { return row.q[d]; }, [&](int d) { return k(key, d); });
     if (row.key_scales != nullptr) s = s * row.key_scales[key];
     t[static_cast<std::size_t>(key - start)] = s * row.scale;
     largest = std::max(largest, s * row.scale);
@@ -96,7 +105,7 @@ bool span_partial(const SpanRow& row, int span, float* max, float* sum, float* o
   for (int d = 0; d < row.head_dim; ++d) {
     const int keys = end - start;  // an odd number of keys is padded with a zero
     const float acc = linear_order(
-        keys, [&](int i) { return i < keys ? p[static_cast<std::size_t>(i)] : 0.0f; },
+        row.pairs, keys, [&](int i) { return i < keys ? p[static_cast<std::size_t>(i)] : 0.0f; },
         [&](int i) { return i < keys && start + i >= first ? v(start + i, d) : 0.0f; });
     o[d] = acc + 0.0f;
   }

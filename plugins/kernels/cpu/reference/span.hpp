@@ -7,7 +7,8 @@
 namespace mortise::cpu::reference {
 
 struct SpanRow {
-  bool bf16;       // class cpu-bf16/1: q, k, v hold bf16 values; P and out are rounded to bf16
+  bool bf16;       // q, k, v hold bf16 values; P and out are rounded to bf16
+  bool pairs;      // the order of sums: pairs (attention-span256-pairs/1) or depth tiles (attention-span256/1)
   const float* q;  // [head_dim]
   const float* k;  // [position + 1, head_dim], as written to the cache
   const float* v;  // [position + 1, head_dim]

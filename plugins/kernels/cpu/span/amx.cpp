@@ -304,25 +304,10 @@ void write_partials_with(const SpanUnit& unit, SpanScratch& scratch) {
 
 }  // namespace
 
-extern const SpanKernels kSpanBf16Kernels;
-constinit const SpanKernels kSpanBf16Kernels = {
-    .attend = attend_with<Bf16>,
-    .fold = fold_with<Bf16>,
-    .partial = write_partials_with<Bf16>,
-};
-
-extern const SpanKernels kSpanBf16Int8Kernels;
-constinit const SpanKernels kSpanBf16Int8Kernels = {
-    .attend = attend_with<std::int8_t>,
-    .fold = fold_with<std::int8_t>,
-    .partial = write_partials_with<std::int8_t>,
-};
-
-extern const SpanKernels kSpanBf16Fp8Kernels;
-constinit const SpanKernels kSpanBf16Fp8Kernels = {
-    .attend = attend_with<Fp8>,
-    .fold = fold_with<Fp8>,
-    .partial = write_partials_with<Fp8>,
-};
+extern const SpanKernels kSpanBf16Kernels, kSpanBf16Int8Kernels, kSpanBf16Fp8Kernels;
+constinit const SpanKernels kSpanBf16Kernels = {attend_with<Bf16>, fold_with<Bf16>, write_partials_with<Bf16>};
+constinit const SpanKernels kSpanBf16Int8Kernels = {attend_with<std::int8_t>, fold_with<std::int8_t>,
+                                                    write_partials_with<std::int8_t>};
+constinit const SpanKernels kSpanBf16Fp8Kernels = {attend_with<Fp8>, fold_with<Fp8>, write_partials_with<Fp8>};
 
 }  // namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE

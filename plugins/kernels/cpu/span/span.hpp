@@ -106,7 +106,7 @@ struct alignas(64) SpanScratch {
   float tile[32 * kMaxHeadDim];                        // a widened depth tile of K or V
   float span[2 * kSpanRows + kSpanRows * kMaxHeadDim];
   float total[kUnitRows * 2 * kSpanRows + kUnitRows * kMaxHeadDim];  // enough for strips of a single row
-  // For AMX: tiles that must be contiguous, and bytes converted to bf16.
+  // For AMX: tiles that must be contiguous, and bytes converted to bf16. For VDPBF16PS: queries and probabilities.
   std::uint16_t keys[kSpan * kMaxHeadDim], values[kSpan * kMaxHeadDim];
   float key_scales[kSpan], value_scales[kSpan];  // for a cache in int8 or E4M3
 };

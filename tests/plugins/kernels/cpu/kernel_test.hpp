@@ -22,6 +22,20 @@ class OnEachIsa : public testing::TestWithParam<Isa> {
   DenormalsOff denormals_off_;
 };
 
+constexpr SumOrder kSumOrders[] = {SumOrder::kTiles, SumOrder::kPairs};
+inline const char* name_of(SumOrder order) {
+  return order == SumOrder::kTiles ? "tiles" : "pairs";
+}
+
+// Whether the kernels with an emulated VDPBF16PS run here (CMakeLists.txt says for what they are compiled).
+inline bool can_emulate_dot() {
+#if defined(__x86_64__)
+  return available_isas().size() > 1;
+#else
+  return true;
+#endif
+}
+
 #define MORTISE_ON_EACH_ISA(fixture)                                                          \
   INSTANTIATE_TEST_SUITE_P(Isa, fixture, testing::ValuesIn(::mortise::cpu::available_isas()), \
                            [](const auto& info) { return std::string(::mortise::cpu::isa_name(info.param)); })

@@ -29,9 +29,10 @@ struct Problem {
   std::vector<float> bias;
 };
 
-inline std::vector<float> expected(const Problem<Bf16>& p) {
+inline std::vector<float> expected(const Problem<Bf16>& p, SumOrder order = SumOrder::kTiles) {
   std::vector<float> y(p.shape.m * p.shape.n);
-  reference::linear_bf16(p.x.data(), p.w.data(), p.bias_or_null(), y.data(), p.shape.m, p.shape.n, p.shape.k);
+  const auto linear = order == SumOrder::kTiles ? reference::linear_bf16 : reference::linear_bf16_pairs;
+  linear(p.x.data(), p.w.data(), p.bias_or_null(), y.data(), p.shape.m, p.shape.n, p.shape.k);
   return y;
 }
 inline std::vector<float> expected(const Problem<float>& p) {

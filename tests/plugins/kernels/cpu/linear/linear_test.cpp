@@ -1,19 +1,58 @@
-// linear on every instruction set against its scalar reference, bit by bit, and that one against a double loop.
-// Covers: plugins/kernels/cpu/linear/pack plugins/kernels/cpu/reference/{linear,scalar}
+// linear in both orders of sums, on every instruction set, against its scalar reference, bit by bit, and that one
+// against a double loop. VDPBF16PS is emulated on machines without it.
+// Covers: plugins/kernels/cpu/linear/{pack,pairs,run} plugins/kernels/cpu/reference/{linear,scalar}
+// Covers: plugins/kernels/cpu/vec/pairs plugins/kernels/cpu/dot_check
 #include <cmath>
 
 #include "linear/linear_problem.hpp"
 
 namespace mortise::cpu {
+namespace isa_emulated_dot {
+extern const LinearBf16Kernels kLinearPairsKernels;
+}
+#if defined(__x86_64__)
+namespace isa_avx512 {
+extern const LinearBf16Kernels kLinearPairsKernels;
+}
+#endif
 namespace {
 
-class KernelsLinear : public OnEachIsa {};
-MORTISE_ON_EACH_ISA(KernelsLinear);
+struct LinearForm {
+  std::string name;
+  SumOrder order;
+  const LinearBf16Kernels* kernels;
+};
+
+std::vector<LinearForm> linear_forms() {
+  std::vector<LinearForm> found;
+  if (can_emulate_dot()) found.push_back({"emulated_dot", SumOrder::kPairs, &isa_emulated_dot::kLinearPairsKernels});
+#if defined(__x86_64__)
+  if (has_exact_dot()) found.push_back({"avx512_without_dot", SumOrder::kPairs, &isa_avx512::kLinearPairsKernels});
+#endif
+  for (Isa isa : available_isas()) {
+    for (SumOrder order : kSumOrders) {
+      found.push_back({std::string(isa_name(isa)) + "_" + name_of(order), order, &bf16_kernels(isa, order).linear});
+    }
+  }
+  return found;
+}
+
+class KernelsLinear : public testing::TestWithParam<LinearForm> {
+ protected:
+  std::vector<float> expected(const Problem<Bf16>& p) const { return mortise::cpu::expected(p, GetParam().order); }
+  const LinearBf16Kernels& linear() const { return *GetParam().kernels; }
+  DenormalsOff denormals_off_;
+};
+INSTANTIATE_TEST_SUITE_P(Form, KernelsLinear, testing::ValuesIn(linear_forms()),
+                         [](const auto& info) { return info.param.name; });
+
+class KernelsLinearF32 : public OnEachIsa {};
+MORTISE_ON_EACH_ISA(KernelsLinearF32);
 
 TEST_P(KernelsLinear, EveryRowCountGivesTheBitsOfTheReference) {
   for (std::size_t m = 1; m <= 33; ++m) {
     const Problem<Bf16> p({m, 52, 100}, Values::kNormal, m % 2 == 0, 17 + m);
-    EXPECT_TRUE(same_bits(expected(p), run<Bf16, float>(kernels().linear_bf16.to_f32, p))) << "m " << m;
+    EXPECT_TRUE(same_bits(expected(p), run<Bf16, float>(linear().to_f32, p))) << "m " << m;
   }
 }
 
@@ -25,8 +64,8 @@ TEST_P(KernelsLinear, OddShapesGiveTheBitsOfTheReference) {
       const Problem<Bf16> p(s, Values::kNormal, bias, 5);
       const auto y = expected(p);
       SCOPED_TRACE(testing::Message() << s.m << " x " << s.n << " x " << s.k);
-      EXPECT_TRUE(same_bits(y, run<Bf16, float>(kernels().linear_bf16.to_f32, p)));
-      EXPECT_TRUE(same_bits(rounded(y), run<Bf16, Bf16>(kernels().linear_bf16.to_bf16, p)));
+      EXPECT_TRUE(same_bits(y, run<Bf16, float>(linear().to_f32, p)));
+      EXPECT_TRUE(same_bits(rounded(y), run<Bf16, Bf16>(linear().to_bf16, p)));
     }
   }
 }
@@ -37,9 +76,7 @@ TEST_P(KernelsLinear, DenormalsOverflowInfinityAndNanGiveTheBitsOfTheReference) 
       for (unsigned seed = 0; seed < 4; ++seed) {
         const Problem<Bf16> p({m, 96, 160}, values, seed % 2 == 1, seed);
         SCOPED_TRACE(testing::Message() << "values " << static_cast<int>(values) << " m " << m << " seed " << seed);
-        EXPECT_TRUE(same_bits(expected(p), run<Bf16, float>(kernels().linear_bf16.to_f32, p)));
-        const Problem<float> q({m, 96, 160}, values, seed % 2 == 1, seed);
-        EXPECT_TRUE(same_bits(expected(q), run<float, float>(kernels().linear_f32.to_f32, q)));
+        EXPECT_TRUE(same_bits(expected(p), run<Bf16, float>(linear().to_f32, p)));
       }
     }
   }
@@ -60,12 +97,23 @@ TEST_P(KernelsLinear, SumsJustBelowTheSmallestNormalNumberGiveTheBitsOfTheRefere
         p.w[n * 32] = bf16(0x1p-63f);
         p.w[n * 32 + 2] = bf16(std::ldexp(1.0f + static_cast<float>(n) / 16, low + 70));
       }
-      EXPECT_TRUE(same_bits(expected(p), run<Bf16, float>(kernels().linear_bf16.to_f32, p))) << "2^-126 - 2^" << low;
+      EXPECT_TRUE(same_bits(expected(p), run<Bf16, float>(linear().to_f32, p))) << "2^-126 - 2^" << low;
     }
   }
 }
 
-TEST_P(KernelsLinear, F32GivesTheBitsOfTheReference) {
+TEST_P(KernelsLinearF32, DenormalsOverflowInfinityAndNanGiveTheBitsOfTheReference) {
+  for (Values values : kAllValues) {
+    for (std::size_t m : {std::size_t{1}, std::size_t{20}}) {
+      for (unsigned seed = 0; seed < 4; ++seed) {
+        const Problem<float> p({m, 96, 160}, values, seed % 2 == 1, seed);
+        EXPECT_TRUE(same_bits(expected(p), run<float, float>(kernels().linear_f32.to_f32, p)));
+      }
+    }
+  }
+}
+
+TEST_P(KernelsLinearF32, OddShapesGiveTheBitsOfTheReference) {
   for (const Shape& s : {Shape{1, 40, 100}, Shape{4, 17, 33}, Shape{13, 64, 288}, Shape{33, 31, 65}}) {
     const Problem<float> p(s, Values::kNormal, s.m % 2 == 0, 3);
     EXPECT_TRUE(same_bits(expected(p), run<float, float>(kernels().linear_f32.to_f32, p)));
@@ -74,32 +122,33 @@ TEST_P(KernelsLinear, F32GivesTheBitsOfTheReference) {
 
 TEST_P(KernelsLinear, NoSplitOfTheWorkChangesABit) {
   const Problem<Bf16> p({100, 176, 200}, Values::kNormal, true, 9);
-  const auto whole = run<Bf16, float>(kernels().linear_bf16.to_f32, p);
+  const auto whole = run<Bf16, float>(linear().to_f32, p);
   for (std::size_t split_m : {std::size_t{32}, std::size_t{96}}) {
     for (std::size_t split_n : {std::size_t{16}, std::size_t{48}, std::size_t{160}}) {
-      EXPECT_TRUE(same_bits(whole, run<Bf16, float>(kernels().linear_bf16.to_f32, p, split_m, split_n)));
+      EXPECT_TRUE(same_bits(whole, run<Bf16, float>(linear().to_f32, p, split_m, split_n)));
     }
   }
 }
 
 TEST_P(KernelsLinear, ARowHasTheSameBitsAloneAndInEveryBatch) {
   const Problem<Bf16> p({64, 112, 330}, Values::kNormal, false, 21);
-  const auto all = run<Bf16, float>(kernels().linear_bf16.to_f32, p);
+  const auto all = run<Bf16, float>(linear().to_f32, p);
   for (std::size_t m : {1, 2, 8, 15, 16, 17, 32, 33}) {
     Problem<Bf16> part = p;
     part.shape.m = m;
     part.x.assign(p.x.end() - static_cast<std::ptrdiff_t>(m * p.shape.k), p.x.end());
-    const auto y = run<Bf16, float>(kernels().linear_bf16.to_f32, part);
+    const auto y = run<Bf16, float>(linear().to_f32, part);
     EXPECT_TRUE(same_bits(all.data() + (64 - m) * p.shape.n, y.data(), y.size())) << "m " << m;
   }
 }
 
 // An fma chain of 16, 2 additions per tile and one per bias: at most (K + 2 ceil(K/32) + 1) roundings touch a term, and
 // far fewer each: |error| <= (16 + 1 + ceil(K/32) + 1) u sum |x w| with u = 2^-24, times (1 + small).
+// In pairs the chain has K terms.
 TEST(KernelsLinearReference, AgreesWithADoubleLoop) {
   DenormalsOff off;
   const Problem<Bf16> p({9, 37, 500}, Values::kNormal, true, 4);
-  const auto y = expected(p);
+  const auto y = expected(p), y_pairs = expected(p, SumOrder::kPairs);
   const auto [m, n, k] = p.shape;
   for (std::size_t i = 0; i < m; ++i) {
     for (std::size_t j = 0; j < n; ++j) {
@@ -110,8 +159,22 @@ TEST(KernelsLinearReference, AgreesWithADoubleLoop) {
       }
       const double roundings = 16 + 1 + std::ceil(static_cast<double>(k) / 32) + 1;
       EXPECT_NEAR(y[i * n + j], sum, roundings * 0x1p-24 * magnitude * 1.01);
+      EXPECT_NEAR(y_pairs[i * n + j], sum, static_cast<double>(k + 1) * 0x1p-24 * magnitude * 1.01);
     }
   }
+}
+
+// The sum before a pair, then its odd element, then its even one: two of 2^-24 before 1 survive, and one does not.
+TEST(KernelsLinearReference, InPairsTheOddElementComesFirst) {
+  DenormalsOff off;
+  const auto product = [](std::initializer_list<float> x) {
+    Problem<Bf16> p({1, 1, x.size()}, Values::kNormal, false, 0);
+    std::transform(x.begin(), x.end(), p.x.begin(), float_to_bf16);
+    std::fill(p.w.begin(), p.w.end(), float_to_bf16(1.0f));
+    return expected(p, SumOrder::kPairs)[0];
+  };
+  EXPECT_EQ(product({0, 0x1p-24f, 1.0f, 0x1p-24f}), 1.0f + 0x1p-23f);
+  EXPECT_EQ(product({0, 0x1p-24f, 0x1p-24f, 1.0f}), 1.0f);
 }
 
 TEST(KernelsLinearPack, RowsComeBackFromWhatWasPacked) {

@@ -13,27 +13,40 @@ namespace mortise::cpu {
 namespace isa_emulated_amx {
 extern const LinearMxfp4Kernel kLinearMxfp4ToBf16, kLinearMxfp4ToF32;
 }
+namespace isa_emulated_dot {
+extern const LinearMxfp4Kernel kLinearMxfp4PairsToBf16, kLinearMxfp4PairsToF32;
+}
 namespace {
 
 struct Mxfp4Form {
   std::string name;
+  SumOrder order;
   const LinearMxfp4Kernel *to_bf16, *to_f32, *of_f32;  // of_f32: null if the form has none of its own
 };
 
 std::vector<Mxfp4Form> mxfp4_forms() {
-  std::vector<Mxfp4Form> found = {
-      {"emulated_amx", &isa_emulated_amx::kLinearMxfp4ToBf16, &isa_emulated_amx::kLinearMxfp4ToF32, nullptr}};
+  std::vector<Mxfp4Form> found = {{"emulated_amx", SumOrder::kTiles, &isa_emulated_amx::kLinearMxfp4ToBf16,
+                                   &isa_emulated_amx::kLinearMxfp4ToF32, nullptr}};
+  if (can_emulate_dot()) {
+    found.push_back({"emulated_dot", SumOrder::kPairs, &isa_emulated_dot::kLinearMxfp4PairsToBf16,
+                     &isa_emulated_dot::kLinearMxfp4PairsToF32, nullptr});
+  }
   for (Isa isa : available_isas()) {
-    const KernelTable& table = kernels(isa);
-    found.push_back({isa_name(isa), &table.linear_mxfp4_to_bf16, &table.linear_mxfp4_to_f32, &table.linear_mxfp4_f32});
+    for (SumOrder order : kSumOrders) {
+      const Bf16Kernels& table = bf16_kernels(isa, order);
+      found.push_back({std::string(isa_name(isa)) + "_" + name_of(order), order, &table.linear_mxfp4_to_bf16,
+                       &table.linear_mxfp4_to_f32,
+                       order == SumOrder::kTiles ? &kernels(isa).linear_mxfp4_f32 : nullptr});
+    }
   }
   return found;
 }
 
-std::vector<float> expected_mxfp4(const Mxfp4Problem<Bf16>& p) {
+std::vector<float> expected_mxfp4(const Mxfp4Problem<Bf16>& p, SumOrder order) {
   const auto& [m, n, k] = p.shape;
   std::vector<float> y(m * n);
-  reference::linear_bf16(p.x.data(), widen_mxfp4(p.w).data(), p.bias_or_null(), y.data(), m, n, k);
+  const auto linear = order == SumOrder::kTiles ? reference::linear_bf16 : reference::linear_bf16_pairs;
+  linear(p.x.data(), widen_mxfp4(p.w).data(), p.bias_or_null(), y.data(), m, n, k);
   return y;
 }
 std::vector<float> expected_mxfp4(const Mxfp4Problem<float>& p) {
@@ -99,7 +112,7 @@ std::vector<Y> run_mxfp4(const LinearMxfp4Kernel& kernel, const Mxfp4Problem<X>&
 class KernelsLinearMxfp4 : public testing::TestWithParam<Mxfp4Form> {
  protected:
   void expect_reference(const Mxfp4Problem<Bf16>& p) {
-    const auto y = expected_mxfp4(p);
+    const auto y = expected_mxfp4(p, GetParam().order);
     std::vector<Bf16> rounded(y.size());
     std::transform(y.begin(), y.end(), rounded.begin(), float_to_bf16);
     EXPECT_TRUE(same_bits(y, run_mxfp4<float>(*GetParam().to_f32, p))) << p.shape;

@@ -30,9 +30,10 @@ struct SpanCut {
   unsigned seed;  // 0: as given; else every unit has random rows and spans up to these
 };
 
-// The model's type, and the cache's.
-template <class T, class E>
+// The model's type, the cache's, and the order of sums.
+template <class T, class E, SumOrder order = SumOrder::kTiles>
 struct SpanTypes {
+  static constexpr SumOrder kOrder = order;
   using Model = T;
   using Stored = E;
 };
@@ -70,10 +71,10 @@ class SpanProblem {
     for (int row = first; row < end; ++row) {
       for (int h = 0; h < shape.group; ++h) {
         const std::vector<float> query = widen(query_of(row, h));
-        reference::span_row(
-            {sizeof(T) == 2, query.data(), key.numbers.data(), value.numbers.data(), shape.head_dim, row, shape.window,
-             scale, kScaled ? key.scales.data() : nullptr, kScaled ? value.scales.data() : nullptr},
-            o.data());
+        reference::span_row({sizeof(T) == 2, Types::kOrder == SumOrder::kPairs, query.data(), key.numbers.data(),
+                             value.numbers.data(), shape.head_dim, row, shape.window, scale,
+                             kScaled ? key.scales.data() : nullptr, kScaled ? value.scales.data() : nullptr},
+                            o.data());
         for (float x : o) out.push_back(narrow(x));
       }
     }
@@ -320,7 +321,7 @@ class SpanProblem {
   mutable std::mt19937 rng_;
 };
 
-// All instruction sets of this machine, and for bf16 the AMX kernels on emulated tiles.
+// All instruction sets of this machine, and for bf16 the AMX kernels on emulated tiles or those of VDPBF16PS, emulated.
 template <class Types>
 std::vector<SpanSet> span_sets();
 

@@ -1,7 +1,7 @@
-// Attention in spans on every instruction set against its scalar reference, bit by bit, and that one against a double
-// loop.
-// Covers: plugins/kernels/cpu/span/{amx,dot,layout,merge,softmax,strip,tile_softmax,unit,write}
-// Covers: plugins/kernels/cpu/reference/span
+// Attention in spans, in both orders of sums, on every instruction set against its scalar reference, bit by bit, and
+// that one against a double loop. Covers:
+// plugins/kernels/cpu/span/{amx,dot,layout,merge,pairs,softmax,strip,tile_softmax,unit,write} Covers:
+// plugins/kernels/cpu/reference/span
 #include "span/span_problem.hpp"
 
 namespace mortise::cpu {
@@ -10,6 +10,11 @@ extern const SpanKernels kSpanBf16Kernels;
 extern const SpanKernels kSpanBf16Int8Kernels;
 extern const SpanKernels kSpanBf16Fp8Kernels;
 }  // namespace isa_emulated_amx
+namespace isa_emulated_dot {
+extern const SpanKernels kSpanPairsKernels;
+extern const SpanKernels kSpanPairsInt8Kernels;
+extern const SpanKernels kSpanPairsFp8Kernels;
+}  // namespace isa_emulated_dot
 
 namespace {
 
@@ -19,25 +24,33 @@ using Bf16Int8Cache = SpanTypes<Bf16, std::int8_t>;
 using F32Int8Cache = SpanTypes<float, std::int8_t>;
 using Bf16Fp8Cache = SpanTypes<Bf16, Fp8>;
 using F32Fp8Cache = SpanTypes<float, Fp8>;
+using PairsCache = SpanTypes<Bf16, Bf16, SumOrder::kPairs>;
+using PairsInt8Cache = SpanTypes<Bf16, std::int8_t, SumOrder::kPairs>;
+using PairsFp8Cache = SpanTypes<Bf16, Fp8, SumOrder::kPairs>;
+
+// The one of the cache's type.
+template <class Types, class Choice>
+const Choice& choose(const Choice& same, const Choice& int8, const Choice& fp8) {
+  using Stored = typename Types::Stored;
+  return std::is_same_v<Stored, Fp8> ? fp8 : std::is_same_v<Stored, std::int8_t> ? int8 : same;
+}
 
 template <class Types>
-const SpanKernels& kernels_of(const KernelTable& table) {
-  if constexpr (std::is_same_v<Types, Bf16Cache>) return table.span_bf16;
-  if constexpr (std::is_same_v<Types, F32Cache>) return table.span_f32;
-  if constexpr (std::is_same_v<Types, Bf16Int8Cache>) return table.span_bf16_int8;
-  if constexpr (std::is_same_v<Types, F32Int8Cache>) return table.span_f32_int8;
-  if constexpr (std::is_same_v<Types, Bf16Fp8Cache>) return table.span_bf16_fp8;
-  if constexpr (std::is_same_v<Types, F32Fp8Cache>) return table.span_f32_fp8;
+const SpanKernels& kernels_of(Isa isa) {
+  if constexpr (sizeof(typename Types::Model) == 2) {
+    const Bf16Kernels& table = bf16_kernels(isa, Types::kOrder);
+    return choose<Types>(table.span, table.span_int8, table.span_fp8);
+  } else {
+    const KernelTable& table = kernels(isa);
+    return choose<Types>(table.span_f32, table.span_f32_int8, table.span_f32_fp8);
+  }
 }
 
 template <class Types>
 auto write_of(const KernelTable& table) {
-  if constexpr (std::is_same_v<Types, Bf16Cache>) return table.kv_write.bf16;
-  if constexpr (std::is_same_v<Types, F32Cache>) return table.kv_write.f32;
-  if constexpr (std::is_same_v<Types, Bf16Int8Cache>) return table.kv_write.bf16_int8;
-  if constexpr (std::is_same_v<Types, F32Int8Cache>) return table.kv_write.f32_int8;
-  if constexpr (std::is_same_v<Types, Bf16Fp8Cache>) return table.kv_write.bf16_fp8;
-  if constexpr (std::is_same_v<Types, F32Fp8Cache>) return table.kv_write.f32_fp8;
+  const KvWriteKernels& write = table.kv_write;
+  return sizeof(typename Types::Model) == 2 ? choose<Types>(write.bf16, write.bf16_int8, write.bf16_fp8)
+                                            : choose<Types>(write.f32, write.f32_int8, write.f32_fp8);
 }
 
 }  // namespace
@@ -45,14 +58,15 @@ auto write_of(const KernelTable& table) {
 template <class Types>
 std::vector<SpanSet> span_sets() {
   std::vector<SpanSet> sets;
-  for (Isa isa : available_isas()) {
-    sets.push_back({isa_name(isa), &kernels_of<Types>(kernels(isa)), write_of<Types>(kernels(isa))});
-  }
-  if constexpr (sizeof(typename Types::Model) == 2) {
-    const SpanKernels& emulated = std::is_same_v<Types, Bf16Fp8Cache>    ? isa_emulated_amx::kSpanBf16Fp8Kernels
-                                  : std::is_same_v<Types, Bf16Int8Cache> ? isa_emulated_amx::kSpanBf16Int8Kernels
-                                                                         : isa_emulated_amx::kSpanBf16Kernels;
-    sets.push_back({"emulated amx", &emulated, write_of<Types>(kernels(Isa::kPortable))});
+  for (Isa isa : available_isas())
+    sets.push_back({isa_name(isa), &kernels_of<Types>(isa), write_of<Types>(kernels(isa))});
+  if (sizeof(typename Types::Model) == 2 && (Types::kOrder == SumOrder::kTiles || can_emulate_dot())) {
+    const bool pairs = Types::kOrder == SumOrder::kPairs;
+    using namespace isa_emulated_amx;
+    using namespace isa_emulated_dot;
+    const SpanKernels& emulated = pairs ? choose<Types>(kSpanPairsKernels, kSpanPairsInt8Kernels, kSpanPairsFp8Kernels)
+                                        : choose<Types>(kSpanBf16Kernels, kSpanBf16Int8Kernels, kSpanBf16Fp8Kernels);
+    sets.push_back({pairs ? "emulated dot" : "emulated amx", &emulated, write_of<Types>(kernels(Isa::kPortable))});
   }
   return sets;
 }
@@ -64,11 +78,13 @@ class KernelsSpan : public testing::Test {
  protected:
   DenormalsOff denormals_off_;
 };
-using Caches = testing::Types<Bf16Cache, F32Cache, Bf16Int8Cache, F32Int8Cache, Bf16Fp8Cache, F32Fp8Cache>;
+using Caches = testing::Types<Bf16Cache, F32Cache, Bf16Int8Cache, F32Int8Cache, Bf16Fp8Cache, F32Fp8Cache, PairsCache,
+                              PairsInt8Cache, PairsFp8Cache>;
 struct CacheNames {
   template <class Types>
   static std::string GetName(int) {
     return std::string(sizeof(typename Types::Model) == 2 ? "bf16" : "f32") +
+           (Types::kOrder == SumOrder::kPairs ? "_pairs" : "") +
            (std::is_same_v<typename Types::Stored, Fp8> ? "_fp8"
             : sizeof(typename Types::Stored) == 1       ? "_int8"
                                                         : "");
@@ -397,7 +413,8 @@ double tolerance(const SpanProblem<Types>& p, const std::vector<float>& query, c
     }
     largest = std::max(largest, sum);
   }
-  const double u = std::ldexp(1.0, -24), path = 16 + p.shape.head_dim / 32 + 4;
+  const double u = std::ldexp(1.0, -24), chain = Types::kOrder == SumOrder::kPairs ? p.shape.head_dim : 16;
+  const double path = chain + p.shape.head_dim / 32 + 4;
   const double f32 = 2 * (path * u * largest * p.scale) + 60 * u;
   return (f32 + (sizeof(typename Types::Model) == 2 ? std::ldexp(1.0, -7) : 0)) * max_v;
 }
