@@ -67,6 +67,12 @@ __attribute__((target("avx512f"))) double avx512_fma_rounds(std::size_t rounds) 
   return 12 * 2.0 * 16 * static_cast<double>(rounds);
 }
 
+__attribute__((target("avx512f,avx512bf16"))) double avx512_bf16_rounds(std::size_t rounds) {
+  __m512 c[12] = {}, x = _mm512_setzero_ps();
+  for (std::size_t i = 0; i < rounds; ++i) MORTISE_TWELVE("vdpbf16ps");
+  return 12 * 2.0 * 32 * static_cast<double>(rounds);
+}
+
 __attribute__((target("avx512f,avx512vnni"))) double avx512_int8_rounds(std::size_t rounds) {
   __m512i c[12] = {}, x = _mm512_setzero_si512();
   for (std::size_t i = 0; i < rounds; ++i) MORTISE_TWELVE("vpdpbusd");
@@ -121,6 +127,7 @@ std::vector<Unit> find_units() {
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) units.push_back(Unit::kAvx2Fma);
   if (__builtin_cpu_supports("avx2")) units.push_back(Unit::kAvx2Int8);
   if (__builtin_cpu_supports("avx512f")) units.push_back(Unit::kAvx512Fma);
+  if (__builtin_cpu_supports("avx512bf16")) units.push_back(Unit::kAvx512Bf16);
   if (__builtin_cpu_supports("avx512vnni")) units.push_back(Unit::kAvx512Int8);
   add_amx_units(units);
 #endif
@@ -140,6 +147,8 @@ const char* unit_name(Unit unit) {
       return "AVX2 int8";
     case Unit::kAvx512Fma:
       return "AVX-512 f32 FMA";
+    case Unit::kAvx512Bf16:
+      return "AVX-512 bf16";
     case Unit::kAvx512Int8:
       return "AVX-512 int8";
     case Unit::kAmxBf16:
@@ -160,6 +169,7 @@ double run_unit(Unit unit, std::size_t rounds) {
   if (unit == Unit::kAvx2Fma) return avx2_fma_rounds(rounds);
   if (unit == Unit::kAvx2Int8) return avx2_int8_rounds(rounds);
   if (unit == Unit::kAvx512Fma) return avx512_fma_rounds(rounds);
+  if (unit == Unit::kAvx512Bf16) return avx512_bf16_rounds(rounds);
   if (unit == Unit::kAvx512Int8) return avx512_int8_rounds(rounds);
   if (unit == Unit::kAmxBf16) return amx_bf16_rounds(rounds);
   if (unit == Unit::kAmxInt8) return amx_int8_rounds(rounds);

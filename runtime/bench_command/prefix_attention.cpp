@@ -7,6 +7,7 @@
 #include "bench_command/random_model.hpp"
 #include "bench_command/subject.hpp"
 #include "error.hpp"
+#include "execution/model_stack.hpp"
 #include "loader/catalog.hpp"
 #include "mortise/ext/kv_reads.h"
 
@@ -302,9 +303,10 @@ mortise_device_info PrefixAttention::device() const {
 std::shared_ptr<LimitProbes> PrefixAttention::make_probes(const PipelineDescription& description) const {
   const mortise_device_info info = device();
   if (info.host_memory != 0) {
+    const char* const id = numerics_id_of(device_, dims_.dtype);
     return std::make_shared<ProcessorProbes>(static_cast<std::size_t>(least_work().bytes),
                                              static_cast<std::size_t>(std::max(info.num_threads, 1)),
-                                             unit_of_isa(info.isa, dims_.dtype));
+                                             unit_of_isa(info.isa, dims_.dtype, id == nullptr ? "" : id));
   }
   auto probed = ProbedDevice::open(description);
   return probed == nullptr ? nullptr : std::make_shared<DeviceStepProbes>(std::move(probed), ProductSizes{});

@@ -62,7 +62,7 @@ class Subject {
 std::string device_text(const mortise_device_info& info);
 
 // Returns the unit with which the cpu device's instruction set ("amx", ..) multiplies weights of this type (MORTISE_I8:
-// integers of 8 or 4 bits), if the unit is measured here.
-std::optional<Unit> unit_of_isa(std::string_view isa, std::int32_t dtype);
+// integers of 8 or 4 bits), if the unit is measured here. A numerics id of class cpu-bf16-pairs/1 means VDPBF16PS.
+std::optional<Unit> unit_of_isa(std::string_view isa, std::int32_t dtype, std::string_view numerics_id);
 
 }  // namespace mortise::bench

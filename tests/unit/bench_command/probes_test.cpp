@@ -55,15 +55,23 @@ TEST(BenchProbes, AnInstructionSetHasTheUnitThatItsProductsUse) {
     const auto& units = available_units();
     return std::find(units.begin(), units.end(), unit) != units.end();
   };
-  EXPECT_EQ(unit_of_isa("amx", MORTISE_BF16) == Unit::kAmxBf16, has(Unit::kAmxBf16));
-  EXPECT_EQ(unit_of_isa("amx", MORTISE_I8) == Unit::kAmxInt8, has(Unit::kAmxInt8));
-  EXPECT_EQ(unit_of_isa("amx", MORTISE_F32) == Unit::kAvx512Fma, has(Unit::kAvx512Fma));  // tiles have no f32
-  EXPECT_EQ(unit_of_isa("avx512", MORTISE_BF16) == Unit::kAvx512Fma, has(Unit::kAvx512Fma));
-  EXPECT_EQ(unit_of_isa("avx512", MORTISE_I8) == Unit::kAvx512Int8, has(Unit::kAvx512Int8));
-  EXPECT_EQ(unit_of_isa("avx2", MORTISE_F32) == Unit::kAvx2Fma, has(Unit::kAvx2Fma));
-  EXPECT_EQ(unit_of_isa("avx2", MORTISE_I8) == Unit::kAvx2Int8, has(Unit::kAvx2Int8));
-  EXPECT_EQ(unit_of_isa("portable", MORTISE_I8), std::nullopt);  // integer products of portable code are not measured
-  EXPECT_EQ(unit_of_isa("sm_90", MORTISE_BF16), std::nullopt);
+  EXPECT_EQ(unit_of_isa("amx", MORTISE_BF16, "cpu-bf16/1; ..") == Unit::kAmxBf16, has(Unit::kAmxBf16));
+  EXPECT_EQ(unit_of_isa("amx", MORTISE_I8, "cpu-bf16/1; ..") == Unit::kAmxInt8, has(Unit::kAmxInt8));
+  EXPECT_EQ(unit_of_isa("amx", MORTISE_F32, "cpu-bf16/1; ..") == Unit::kAvx512Fma,
+            has(Unit::kAvx512Fma));  // tiles have no f32
+  EXPECT_EQ(unit_of_isa("avx512", MORTISE_BF16, "cpu-bf16/1; ..") == Unit::kAvx512Fma, has(Unit::kAvx512Fma));
+  for (const char* isa : {"avx512", "amx"}) {
+    const auto unit = unit_of_isa(isa, MORTISE_BF16, "cpu-bf16-pairs/1; ..");
+    EXPECT_EQ(unit == Unit::kAvx512Bf16, has(Unit::kAvx512Bf16)) << isa;
+    EXPECT_NE(unit, Unit::kAmxBf16) << isa;
+  }
+  EXPECT_EQ(unit_of_isa("avx2", MORTISE_BF16, "cpu-bf16-pairs/1; ..") == Unit::kAvx2Fma, has(Unit::kAvx2Fma));
+  EXPECT_EQ(unit_of_isa("avx512", MORTISE_I8, "cpu-bf16/1; ..") == Unit::kAvx512Int8, has(Unit::kAvx512Int8));
+  EXPECT_EQ(unit_of_isa("avx2", MORTISE_F32, "cpu-bf16/1; ..") == Unit::kAvx2Fma, has(Unit::kAvx2Fma));
+  EXPECT_EQ(unit_of_isa("avx2", MORTISE_I8, "cpu-bf16/1; ..") == Unit::kAvx2Int8, has(Unit::kAvx2Int8));
+  EXPECT_EQ(unit_of_isa("portable", MORTISE_I8, "cpu-bf16/1; .."),
+            std::nullopt);  // integer products of portable code are not measured
+  EXPECT_EQ(unit_of_isa("sm_90", MORTISE_BF16, "cpu-bf16/1; .."), std::nullopt);
 }
 
 }  // namespace

@@ -119,6 +119,7 @@ TEST(Cascade, RandomTreesOfPrefixesHaveTheBitsOfTheReference) {
     Config config = random_config(rng, seed);
     const std::vector<std::string> names = isas();
     config.isa = names[seed % names.size()];
+    config.pairs = seed / names.size() % 2 == 1;
     const int32_t longest = config.head_dim > 24 ? 300 : 700;
     const Lengths lengths = draw_sequences(rng, {256, longest}, 60, config);
     Rows rows, paged;
@@ -145,6 +146,7 @@ TEST(Cascade, AValueThatIsNotFiniteReachesTheRowsThatSeeItAlone) {
     config.rotary_dim = std::min(config.rotary_dim, config.head_dim);
     const std::vector<std::string> names = isas();
     config.isa = names[seed % names.size()];
+    config.pairs = seed / names.size() % 2 == 1;
     const Lengths lengths = draw_sequences(rng, {600, 530}, 60, config);
     for (const auto& [seq, length] : lengths) {
       const bool begins = !config.prefixes.contains(seq);

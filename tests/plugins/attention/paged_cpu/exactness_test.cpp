@@ -96,6 +96,7 @@ TEST(Paged, RandomBatchesHaveTheBitsOfTheReference) {
     for (int i = 0; i < 3; ++i) lengths.push_back(std::uniform_int_distribution<int32_t>(1, most)(rng));
     const std::vector<std::string> names = isas();
     config.isa = names[seed % names.size()];
+    config.pairs = seed / names.size() % 2 == 1;
     Rows rows;
     run_random_schedule(config, lengths, rng, rows);
     for (int32_t seq = 0; seq < 3; ++seq) {
@@ -195,6 +196,7 @@ TEST(Paged, AValueThatIsNotFiniteReachesTheRowsThatSeeItAlone) {
     }
     const std::vector<std::string> names = isas();
     config.isa = names[seed % names.size()];
+    config.pairs = seed / names.size() % 2 == 1;
     config.broken = {{0, 16}, {0, 17 + static_cast<int32_t>(rng() % 200)}, {1, static_cast<int32_t>(rng() % 50)}};
     Rows rows;
     run_random_schedule(config, lengths, rng, rows);

@@ -141,6 +141,9 @@ const mortise_device_table* device_table() {
   static const mortise_device_table table = [] {
     auto t = sized<mortise_device_table>();
     t.vector_weight = vector_weight;
+    t.numerics_id = [](mortise_device* device, int32_t dtype) {
+      return dtype == MORTISE_F32 ? "cpu-f32/1" : device->pairs ? "cpu-bf16-pairs/1" : "cpu-bf16/1";
+    };
     t.get_ext = [](mortise_device*, const char* id) -> const void* {
       return std::string_view(id) == MORTISE_EXT_PARALLEL ? &kParallel : nullptr;
     };
@@ -158,7 +161,7 @@ int64_t host_bytes() {
 
 Attention::Attention(const Config& config)
     : config_(config),
-      device_{config.num_threads, config.isa},
+      device_{config.num_threads, config.isa, config.pairs},
       table_(static_cast<const mortise_attention_table*>(config.component->table)),
       cos_(rope_table(config, false)),
       sin_(rope_table(config, true)),
@@ -470,13 +473,14 @@ void expect_rows(const Config& config, int32_t seq, int32_t length, const Rows& 
       for (int32_t h = 0; h < config.num_heads; ++h) {
         const std::size_t kv = static_cast<std::size_t>(h / group), at = static_cast<std::size_t>(h * head_dim);
         cpu::reference::span_row(
-            {sizeof(T) == 2, &q[at], k[kv].data(), v[kv].data(), head_dim, position, window(config, layer), scale,
-             config.has_scales() ? k_scales[kv].data() : nullptr, config.has_scales() ? v_scales[kv].data() : nullptr},
+            {sizeof(T) == 2, sizeof(T) == 2 && config.pairs, &q[at], k[kv].data(), v[kv].data(), head_dim, position,
+             window(config, layer), scale, config.has_scales() ? k_scales[kv].data() : nullptr,
+             config.has_scales() ? v_scales[kv].data() : nullptr},
             &expected[at]);
       }
       ASSERT_EQ(std::memcmp(expected.data(), found->second.data(), expected.size() * sizeof(float)), 0)
           << "sequence " << seq << ", position " << position << ", layer " << layer << ", " << config.isa << ", "
-          << config.num_threads << " threads, seed " << config.seed
+          << config.num_threads << " threads, seed " << config.seed << (config.pairs ? ", pairs" : "")
           << (config.int8_cache  ? ", int8 cache"
               : config.fp8_cache ? ", fp8 cache"
                                  : "");

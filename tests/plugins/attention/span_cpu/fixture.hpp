@@ -20,6 +20,7 @@
 struct mortise_device {
   int32_t num_threads;
   std::string isa;
+  bool pairs;  // its numerics id for bf16 is cpu-bf16-pairs/1
 };
 struct mortise_weight {
   std::vector<float> values;
@@ -40,6 +41,7 @@ struct Config {
   int32_t block_size = 16, num_blocks = 256;
   int32_t num_threads = 1;
   std::string isa = "portable";
+  bool pairs = false;      // the order of the device's sums
   int32_t rotary_dim = 0;  // 0: no rope
   bool interleaved = false;
   bool qk_norm = false;

@@ -35,8 +35,9 @@ class Device {
     EXPECT_EQ(create_device(options, &instance, &error), MORTISE_OK) << error.message;
     device_ = static_cast<mortise_device*>(instance);
   }
-  Device(Isa isa, int threads)
-      : Device(R"({"isa": ")" + std::string(isa_name(isa)) + R"(", "threads": )" + std::to_string(threads) + "}") {}
+  Device(Isa isa, int threads, SumOrder order = SumOrder::kTiles)
+      : Device(R"({"isa": ")" + std::string(isa_name(isa)) + R"(", "numerics": ")" +
+               (order == SumOrder::kTiles ? "tiles" : "pairs") + R"(", "threads": )" + std::to_string(threads) + "}") {}
   ~Device() { cpu_component().destroy(device_); }
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
@@ -109,7 +110,8 @@ mortise_tensor vector_part(const std::vector<T>& data) {
 // A test case per instruction set of this machine and thread count.
 class OnEachDevice : public testing::TestWithParam<std::tuple<Isa, int>> {
  protected:
-  OnEachDevice() : device_(std::get<0>(GetParam()), std::get<1>(GetParam())) {}
+  explicit OnEachDevice(SumOrder order = SumOrder::kTiles)
+      : device_(std::get<0>(GetParam()), std::get<1>(GetParam()), order) {}
   const mortise_device_table& table() const { return device_.table(); }
   void expect_ok(mortise_status status) const { EXPECT_EQ(status, MORTISE_OK) << device_.error.message; }
 

@@ -13,10 +13,11 @@ struct Shape {
 constexpr Shape kShapes[] = {{1, 1, 1},     {1, 64, 32},    {3, 100, 33},  {2, 1000, 288}, {17, 528, 96},
                              {40, 64, 512}, {130, 96, 256}, {1, 4096, 96}, {65, 200, 160}};
 
-std::vector<float> reference_product(const std::vector<Bf16>& x, const std::vector<Bf16>& w, const float* bias,
-                                     Shape s) {
+std::vector<float> reference_product(const std::vector<Bf16>& x, const std::vector<Bf16>& w, const float* bias, Shape s,
+                                     SumOrder order = SumOrder::kTiles) {
   std::vector<float> y(s.m * s.n);
-  reference::linear_bf16(x.data(), w.data(), bias, y.data(), s.m, s.n, s.k);
+  const auto linear = order == SumOrder::kTiles ? reference::linear_bf16 : reference::linear_bf16_pairs;
+  linear(x.data(), w.data(), bias, y.data(), s.m, s.n, s.k);
   return y;
 }
 std::vector<float> reference_product(const std::vector<float>& x, const std::vector<float>& w, const float* bias,
@@ -45,6 +46,8 @@ struct Operands {
 
 class Linear : public OnEachDevice {
  protected:
+  explicit Linear(SumOrder order = SumOrder::kTiles) : OnEachDevice(order) {}
+
   template <typename Out, typename X>
   std::vector<Out> product(const std::vector<X>& x, const Weight& weight, const Weight* bias, Shape s,
                            std::size_t begin = 0, std::size_t end = 0) {
@@ -110,6 +113,23 @@ TEST_P(Linear, HasTheReferencesBits) {
   }
 }
 
+class LinearInPairs : public Linear {
+ protected:
+  LinearInPairs() : Linear(SumOrder::kPairs) {}
+};
+
+TEST_P(LinearInPairs, HasTheReferencesBits) {
+  std::mt19937 rng(1);
+  for (const Shape& s : kShapes) {
+    SCOPED_TRACE(testing::Message() << s.m << " " << s.n << " " << s.k);
+    const Operands operands(device_, rng, s);
+    const auto& [bias, x, w, xb, wb, f32, bf16, bias_weight] = operands;
+    EXPECT_TRUE(same_bits(reference_product(xb, wb, bias.data(), s, SumOrder::kPairs),
+                          product<float>(xb, bf16, &bias_weight, s)));
+    EXPECT_TRUE(same_bits(reference_product(x, w, nullptr, s), product<float>(x, f32, nullptr, s)));  // one class
+  }
+}
+
 TEST_P(Linear, ARangeOfColumnsIsThatPartOfTheWhole) {
   std::mt19937 rng(2);
   const Shape s = {20, 300, 64};
@@ -158,6 +178,7 @@ TEST_P(Linear, AGatedProductHasTheBitsOfBothSteps) {
 }
 
 MORTISE_ON_EACH_DEVICE(Linear);
+MORTISE_ON_EACH_DEVICE(LinearInPairs);
 
 }  // namespace
 }  // namespace mortise::cpu

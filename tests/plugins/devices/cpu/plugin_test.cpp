@@ -53,13 +53,24 @@ TEST(CpuDevice, WritesNoMoreOfADescriptionThanTheCallerKnows) {
   EXPECT_EQ(info.struct_size, offsetof(mortise_device_info, num_threads));
 }
 
-TEST(CpuDevice, TheNumericsIdDependsOnTheTypeAlone) {
+TEST(CpuDevice, TheNumericsIdDependsOnTheTypeAndTheOrderAlone) {
   for (const Isa isa : available_isas()) {
-    Device device(isa, 1);
-    EXPECT_STREQ(device.table().numerics_id(device.get(), MORTISE_BF16), "cpu-bf16/1");
-    EXPECT_STREQ(device.table().numerics_id(device.get(), MORTISE_F32), "cpu-f32/1");
-    EXPECT_STREQ(device.table().numerics_id(device.get(), MORTISE_I8), "cpu-int8/1");
-    EXPECT_EQ(device.table().numerics_id(device.get(), MORTISE_F16), nullptr);
+    for (const SumOrder order : {SumOrder::kTiles, SumOrder::kPairs}) {
+      Device device(isa, 1, order);
+      EXPECT_STREQ(device.table().numerics_id(device.get(), MORTISE_BF16),
+                   order == SumOrder::kTiles ? "cpu-bf16/1" : "cpu-bf16-pairs/1");
+      EXPECT_STREQ(device.table().numerics_id(device.get(), MORTISE_F32), "cpu-f32/1");
+      EXPECT_STREQ(device.table().numerics_id(device.get(), MORTISE_I8), "cpu-int8/1");
+      EXPECT_EQ(device.table().numerics_id(device.get(), MORTISE_F16), nullptr);
+    }
+  }
+}
+
+TEST(CpuDevice, AutoTakesTheOrderOfTheMachineWhateverTheInstructionSet) {
+  const char* const expected = preferred_order() == SumOrder::kTiles ? "cpu-bf16/1" : "cpu-bf16-pairs/1";
+  for (const Isa isa : available_isas()) {
+    Device device(R"({"isa": ")" + std::string(isa_name(isa)) + R"("})");
+    EXPECT_STREQ(device.table().numerics_id(device.get(), MORTISE_BF16), expected);
   }
 }
 

@@ -137,7 +137,7 @@ class WeightCacheFile : public testing::Test {
 
   static constexpr int kWeights = 8;
   Host host_;
-  mortise_device device_{available_isas().back(), 2, true, &host_.base};
+  mortise_device device_{available_isas().back(), SumOrder::kTiles, 2, true, &host_.base};
   const test::TempFolder temp_;
   const fs::path& folder_ = temp_.path();
   std::vector<Bf16> values_ = std::vector<Bf16>(2800);
