@@ -1,5 +1,7 @@
 // runtime/conformance/device_state_cases.cpp: rules of a device beyond a single operation: bits of quantised products,
 // odd numbers, threads, other instances, reactivation, memory and tasks of other parts.
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <exception>
@@ -174,7 +176,7 @@ std::int64_t taken_bytes(const DeviceBench& bench) {
     std::ifstream file("/proc/self/statm");
     std::int64_t total = 0, resident = 0;
     file >> total >> resident;
-    return resident * 4096;
+    return resident * static_cast<std::int64_t>(::sysconf(_SC_PAGESIZE));
   }
   std::uint64_t free_bytes = 0, total_bytes = 0;
   bench.run("memory_info", [&](const auto& table, auto* device, mortise_error*) {

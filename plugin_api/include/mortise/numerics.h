@@ -102,12 +102,35 @@ static inline void mortise_store(const float* from, int32_t dtype, int64_t n, vo
   }
 }
 
+/* Rounds to float; what is below 2^-126 after rounding becomes a zero of its sign. AArch64 flushes before it rounds, so
+ * the numbers that round up to 2^-126 are rounded here. */
+static inline float mortise_narrow(double x) {
+#if defined(__aarch64__)
+  const double magnitude = x < 0 ? -x : x;
+  if (magnitude < 0x1p-126 && magnitude >= 0x1p-126 - 0x1p-151) return x < 0 ? -0x1p-126f : 0x1p-126f;
+#endif
+  return (float)x;
+}
+
+/* a * b. Sums, differences and quotients need no function: none of them rounds up to 2^-126. */
+static inline float mortise_product(float a, float b) {
+#if defined(__aarch64__)
+  return mortise_narrow((double)a * (double)b);
+#else
+  return a * b;
+#endif
+}
+
 /* a * b + c with one rounding. Without the instruction: the product is exact in double, and the sum is rounded to odd
  * (Boldo and Melquiond 2008), so that rounding it again to float is right; that conversion flushes denormals. */
 static inline float mortise_fma(float a, float b, float c) {
-#if defined(__FMA__) || defined(__aarch64__)
+#if defined(__FMA__)
   return __builtin_fmaf(a, b, c);
 #else
+#if defined(__aarch64__)
+  const float fused = __builtin_fmaf(a, b, c);
+  if (fused != 0) return fused; /* a zero may be a flushed result that rounds up */
+#endif
   const double p = (double)a * (double)b, d = (double)c;
   const double s = p + d;
   const double d_part = s - p;
@@ -118,7 +141,7 @@ static inline float mortise_fma(float a, float b, float c) {
   memcpy(&e, &error, sizeof e);
   if ((error < 0 || error > 0) && (u & 1u) == 0) u += ((e ^ u) >> 63) != 0 ? UINT64_MAX : 1u;
   memcpy(&odd, &u, sizeof odd);
-  return (float)odd;
+  return mortise_narrow(odd);
 #endif
 }
 
@@ -175,7 +198,7 @@ static inline float mortise_exp2(float x) {
   return mortise_exp2_of_parts(n, x - (float)n);
 }
 static inline float mortise_exp(float x) {
-  const float t = x * 0x1.715476p+0f;
+  const float t = mortise_product(x, 0x1.715476p+0f);
   if (t != t) return MORTISE_NAN;
   if (t <= -126.0f) return 0.0f;
   if (t >= 128.0f) return MORTISE_INFINITY;
@@ -192,8 +215,8 @@ static inline float mortise_log(float x) {
   const int exponent = (int32_t)(mortise_bits_of(x) - 0x3f3504f3u) >> 23; /* x = 2^exponent (1 + f) */
   const float e = (float)exponent;
   const float f = mortise_times_power_of_two(x, -exponent) - 1.0f;
-  const float z = f * f;
-  float r = (f * z) * mortise_polynomial(f, c, 9);
+  const float z = mortise_product(f, f);
+  float r = mortise_product(mortise_product(f, z), mortise_polynomial(f, c, 9));
   r = mortise_fma(e, -0x1.bd0106p-13f, r);
   r = mortise_fma(-0.5f, z, r);
   return mortise_fma(e, 0x1.63p-1f, f + r);
@@ -210,8 +233,8 @@ static inline float mortise_tanh(float x) {
   static const float c[] = {-0x1.555532p-2f, 0x1.110726p-3f, -0x1.b83c5ap-5f, 0x1.52269ap-6f, -0x1.75e1cap-8f};
   const float a = mortise_with_sign_of(x, 1.0f);
   if (a < 0.625f) {
-    const float z = x * x;
-    return mortise_fma(z * x, mortise_polynomial(z, c, 5), x);
+    const float z = mortise_product(x, x);
+    return mortise_fma(mortise_product(z, x), mortise_polynomial(z, c, 5), x);
   }
   return mortise_with_sign_of(1.0f - 2.0f / (mortise_exp(a + a) + 1.0f), x);
 }
@@ -222,9 +245,9 @@ static inline float mortise_erf(float x) {
                             -0x1.e0f674p-9f, 0x1.596c4ap-12f, -0x1.8ef9aep-17f};
   if (x != x) return MORTISE_NAN;
   const float a = mortise_with_sign_of(x, 1.0f);
-  if (a < 0.9375f) return mortise_fma(x, mortise_polynomial(x * x, c, 7), x);
+  if (a < 0.9375f) return mortise_fma(x, mortise_polynomial(mortise_product(x, x), c, 7), x);
   const float t = a < 4.0f ? a : 4.0f;
-  return mortise_with_sign_of(1.0f - mortise_exp(t * mortise_polynomial(t, d, 7)), x);
+  return mortise_with_sign_of(1.0f - mortise_exp(mortise_product(t, mortise_polynomial(t, d, 7))), x);
 }
 
 /* act(x) for MORTISE_ACT_*. */
@@ -233,9 +256,12 @@ static inline float mortise_activation(int32_t activation, float x) {
     case MORTISE_ACT_SILU:
       return x / (1.0f + mortise_exp(mortise_negative(x)));
     case MORTISE_ACT_GELU:
-      return (x * 0.5f) * (1.0f + mortise_erf(x * 0x1.6a09e6p-1f));
-    case MORTISE_ACT_GELU_TANH:
-      return (x * 0.5f) * (1.0f + mortise_tanh(0x1.988454p-1f * mortise_fma(0x1.6e4e26p-5f, (x * x) * x, x)));
+      return mortise_product(mortise_product(x, 0.5f), 1.0f + mortise_erf(mortise_product(x, 0x1.6a09e6p-1f)));
+    case MORTISE_ACT_GELU_TANH: {
+      const float cube = mortise_product(mortise_product(x, x), x);
+      const float inner = mortise_product(0x1.988454p-1f, mortise_fma(0x1.6e4e26p-5f, cube, x));
+      return mortise_product(mortise_product(x, 0.5f), 1.0f + mortise_tanh(inner));
+    }
     default: /* relu */
       return x <= 0 ? 0.0f : x;
   }
@@ -283,7 +309,10 @@ static inline float mortise_inverse_deviation(const float* x, int64_t n, float m
 /* RMS norm of the row x [n], to which the residual has already been added and rounded. `out` may be x. */
 static inline void mortise_rms_norm(int bf16, const float* x, const float* weight, float eps, int64_t n, float* out) {
   const float inverse = mortise_inverse_deviation(x, n, 0.0f, eps);
-  for (int64_t i = 0; i < n; ++i) out[i] = mortise_round(weight[i] * mortise_round(x[i] * inverse, bf16), bf16);
+  for (int64_t i = 0; i < n; ++i) {
+    const float normed = mortise_round(mortise_product(x[i], inverse), bf16);
+    out[i] = mortise_round(mortise_product(weight[i], normed), bf16);
+  }
 }
 /* Layer norm of such a row. `bias` may be NULL. */
 static inline void mortise_layer_norm(int bf16, const float* x, const float* weight, const float* bias, float eps,
@@ -293,8 +322,9 @@ static inline void mortise_layer_norm(int bf16, const float* x, const float* wei
   const float mean = mortise_tree_sum(lanes) / (float)n;
   const float inverse = mortise_inverse_deviation(x, n, mean, eps);
   for (int64_t i = 0; i < n; ++i) {
-    const float normed = (x[i] - mean) * inverse;
-    out[i] = mortise_round(bias == NULL ? normed * weight[i] : mortise_fma(normed, weight[i], bias[i]), bf16);
+    const float normed = mortise_product(x[i] - mean, inverse);
+    out[i] = mortise_round(bias == NULL ? mortise_product(normed, weight[i]) : mortise_fma(normed, weight[i], bias[i]),
+                           bf16);
   }
 }
 /* Rotates one head in place; cos and sin [rotary_dim / 2] are the rows of the token's position. */
@@ -303,7 +333,8 @@ static inline void mortise_rotate(int bf16, int interleaved, const float* cos, c
   const int64_t half = rotary_dim / 2;
   for (int64_t i = 0; i < half; ++i) {
     const int64_t first = interleaved ? 2 * i : i, second = interleaved ? 2 * i + 1 : i + half;
-    const float a = x[first] * cos[i], b = x[second] * sin[i], c = x[second] * cos[i], d = x[first] * sin[i];
+    const float a = mortise_product(x[first], cos[i]), b = mortise_product(x[second], sin[i]);
+    const float c = mortise_product(x[second], cos[i]), d = mortise_product(x[first], sin[i]);
     x[first] = mortise_round(a - b, bf16);
     x[second] = mortise_round(c + d, bf16);
   }
@@ -335,7 +366,7 @@ static inline void mortise_span_partial_in(mortise_sum_order order, int bf16, co
   float p[MORTISE_SPAN_KEYS] = {0}, column[MORTISE_SPAN_KEYS] = {0}, lanes[16] = {0};
   float largest = mortise_negative(MORTISE_INFINITY);
   for (int64_t i = 0; i < num_keys; ++i) {
-    const float t = mortise_dot_in(order, q, k + i * head_dim, head_dim) * scale;
+    const float t = mortise_product(mortise_dot_in(order, q, k + i * head_dim, head_dim), scale);
     p[first_in_span + i] = t;
     largest = largest < t ? t : largest;
   }
@@ -376,10 +407,10 @@ static inline void mortise_attention_row_in(mortise_sum_order order, int bf16, c
     }
     const float m = m1 > m2 ? m1 : m2;
     const float w1 = mortise_exp2(m1 - m), w2 = mortise_exp2(m2 - m);
-    const float left = sum1 * w1, right = sum2 * w2;
+    const float left = mortise_product(sum1, w1), right = mortise_product(sum2, w2);
     sum1 = left + right;
     for (int64_t d = 0; d < head_dim; ++d) {
-      const float o_left = o1[d] * w1, o_right = o2[d] * w2;
+      const float o_left = mortise_product(o1[d], w1), o_right = mortise_product(o2[d], w2);
       o1[d] = o_left + o_right;
     }
     m1 = m;
@@ -415,8 +446,8 @@ static inline void mortise_log_sum_exp(const float* logits, int64_t columns, flo
       lanes[lane] = lanes[lane] + mortise_exp(mortise_clean(logits[i]) - m);
     }
     const float merged = max[0] < m ? m : max[0];
-    const float left = sum[0] * mortise_exp(max[0] - merged);
-    const float right = mortise_tree_sum(lanes) * mortise_exp(m - merged);
+    const float left = mortise_product(sum[0], mortise_exp(max[0] - merged));
+    const float right = mortise_product(mortise_tree_sum(lanes), mortise_exp(m - merged));
     max[0] = merged;
     sum[0] = left + right;
   }
@@ -474,7 +505,7 @@ static inline int32_t mortise_sample_token(const mortise_sample_row* row, mortis
   for (int64_t e = 0; e < row->num_edits; ++e) {
     float l = scratch[row->edits[e].token].x;
     l = l + row->edits[e].bias;
-    l = l > 0 ? l / row->edits[e].repetition : l * row->edits[e].repetition;
+    l = l > 0 ? l / row->edits[e].repetition : mortise_product(l, row->edits[e].repetition);
     scratch[row->edits[e].token].x = l - row->edits[e].subtract;
   }
   for (int64_t i = 0; i < row->vocab_size; ++i) { /* n <= i: candidates move to the front */

@@ -21,6 +21,8 @@ constexpr auto kSpinAlone = std::chrono::microseconds(50);
 void pause() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("isb" ::: "memory");  // `yield` does nothing on most processors; this takes about as long as x86's pause
 #endif
 }
 

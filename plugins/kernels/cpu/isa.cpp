@@ -143,6 +143,20 @@ DenormalsOff::~DenormalsOff() {
   _mm_setcsr(saved_);
 }
 
+#elif defined(__aarch64__)
+
+// The upper half of FPCR has no bits.
+DenormalsOff::DenormalsOff() {
+  std::uint64_t saved;
+  constexpr std::uint64_t kFlushToZero = std::uint64_t{1} << 24;  // of operands, too
+  asm volatile("mrs %0, fpcr" : "=r"(saved));
+  asm volatile("msr fpcr, %0" ::"r"(kFlushToZero));
+  saved_ = static_cast<std::uint32_t>(saved);
+}
+DenormalsOff::~DenormalsOff() {
+  asm volatile("msr fpcr, %0" ::"r"(std::uint64_t{saved_}));
+}
+
 #else  // soft_float.hpp flushes by hand
 
 DenormalsOff::DenormalsOff() : saved_(0) {}

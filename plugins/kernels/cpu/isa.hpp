@@ -29,8 +29,9 @@ bool has_avx512_bf16();
 std::optional<Isa> choose_isa(const char* forced, std::string& error);
 
 // For the calling thread, until the end of the scope: flush-to-zero, denormals-as-zero and rounding to nearest even.
-// Every caller of a kernel holds one. The AMX unit always works like this, so all other kernels must, too. Invariant:
-// saved_ is the state before the scope, which the destructor restores.
+// Every caller of a kernel holds one. The AMX unit always works like this, so all other kernels must, too. AArch64
+// flushes before it rounds, so a product or FMA that would round up to 2^-126 becomes zero; kernels there correct it
+// (vec/soft_float.hpp). Invariant: saved_ is the state before the scope, which the destructor restores.
 class DenormalsOff {
  public:
   DenormalsOff();

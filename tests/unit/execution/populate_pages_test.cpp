@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <vector>
@@ -9,7 +10,8 @@
 namespace mortise {
 namespace {
 
-constexpr std::size_t kBytes = 8 << 20, kPage = 4096;
+constexpr std::size_t kBytes = 8 << 20;
+const std::size_t kPage = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
 
 class PopulatePages : public ::testing::Test {
  protected:

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "kernels/cpu/reference/math.hpp"
+#include "kernels/cpu/reference/scalar.hpp"
 
 namespace mortise::cpu::reference {
 namespace {
@@ -36,8 +37,8 @@ LogSumExp log_sum_exp(const std::vector<float>& logits) {
       for (std::size_t i = 0; i < half; ++i) lane[i] += lane[i + half];
     }
     const float merged_max = std::max(state.max, slice_max);
-    const float left = state.sum * exp(state.max - merged_max);
-    const float right = lane[0] * exp(slice_max - merged_max);
+    const float left = soft_product(state.sum, exp(state.max - merged_max));
+    const float right = soft_product(lane[0], exp(slice_max - merged_max));
     state = {merged_max, left + right, 0.0f};
   }
   state.lse = state.max + log(state.sum);

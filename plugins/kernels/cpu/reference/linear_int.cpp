@@ -74,9 +74,9 @@ void multiply(const X* x, const IntWeight& w, const float* bias, float* y, std::
         for (std::size_t j = g * group; j < w.k && j < (g + 1) * group; ++j) {
           dot += static_cast<long long>(quantized.q[j]) * (w.values[n * w.k + j] - w.zeros[n * groups + g]);
         }
-        acc = acc + static_cast<float>(dot) * w.scales[n * groups + g];
+        acc = acc + soft_product(static_cast<float>(dot), w.scales[n * groups + g]);
       }
-      acc = acc * quantized.scale;
+      acc = soft_product(acc, quantized.scale);
       y[i * w.n + n] = canonical_nan(bias != nullptr ? acc + bias[n] : acc);
     }
   }

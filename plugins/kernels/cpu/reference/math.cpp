@@ -56,7 +56,7 @@ float exp2(float x) {
 
 float exp(float x) {
   constexpr float kLog2e = 0x1.715476p+0f, kLog2eLow = 0x1.4ae0c0p-26f;
-  const float t = x * kLog2e;
+  const float t = soft_product(x, kLog2e);
   if (t != t) return kNan;
   if (t <= -126.0f) return 0.0f;
   if (t >= 128.0f) return kInfinity;
@@ -76,8 +76,8 @@ float log(float x) {
   const int exponent = static_cast<std::int32_t>(bit_cast_to<std::uint32_t>(x) - 0x3f3504f3u) >> 23;
   const float e = static_cast<float>(exponent);
   const float f = times_power_of_two(x, -exponent) - 1.0f;
-  const float z = f * f;
-  float r = (f * z) * polynomial(f, c);
+  const float z = soft_product(f, f);
+  float r = soft_product(soft_product(f, z), polynomial(f, c));
   r = soft_fma(e, kLn2Low, r);
   r = soft_fma(-0.5f, z, r);
   return soft_fma(e, kLn2High, f + r);
@@ -96,8 +96,8 @@ float tanh(float x) {
   constexpr float c[] = {-0x1.555532p-2f, 0x1.110726p-3f, -0x1.b83c5ap-5f, 0x1.52269ap-6f, -0x1.75e1cap-8f};
   const float a = with_sign_of(x, 1.0f);
   if (a < 0.625f) {
-    const float z = x * x;
-    return soft_fma(z * x, polynomial(z, c), x);
+    const float z = soft_product(x, x);
+    return soft_fma(soft_product(z, x), polynomial(z, c), x);
   }
   return with_sign_of(1.0f - 2.0f / (exp(a + a) + 1.0f), x);
 }
@@ -109,9 +109,9 @@ float erf(float x) {
                          -0x1.e0f674p-9f, 0x1.596c4ap-12f, -0x1.8ef9aep-17f};
   if (x != x) return kNan;
   const float a = with_sign_of(x, 1.0f);
-  if (a < 0.9375f) return soft_fma(x, polynomial(x * x, c), x);
+  if (a < 0.9375f) return soft_fma(x, polynomial(soft_product(x, x), c), x);
   const float t = a < 4.0f ? a : 4.0f;
-  return with_sign_of(1.0f - exp(t * polynomial(t, d)), x);
+  return with_sign_of(1.0f - exp(soft_product(t, polynomial(t, d))), x);
 }
 
 float sigmoid(float x) {
@@ -127,13 +127,13 @@ float relu(float x) {
 }
 
 float gelu(float x) {
-  return (x * 0.5f) * (1.0f + erf(x * 0x1.6a09e6p-1f));
+  return soft_product(soft_product(x, 0.5f), 1.0f + erf(soft_product(x, 0x1.6a09e6p-1f)));
 }
 
 float gelu_tanh(float x) {
-  const float cube = (x * x) * x;
-  const float inner = 0x1.988454p-1f * soft_fma(0x1.6e4e26p-5f, cube, x);
-  return (x * 0.5f) * (1.0f + tanh(inner));
+  const float cube = soft_product(soft_product(x, x), x);
+  const float inner = soft_product(0x1.988454p-1f, soft_fma(0x1.6e4e26p-5f, cube, x));
+  return soft_product(soft_product(x, 0.5f), 1.0f + tanh(inner));
 }
 
 }  // namespace mortise::cpu::reference

@@ -46,7 +46,9 @@ template <class T>
 void rms_norm(const T* x, T* residual, const T* weight, T* out, std::size_t n, float eps) {
   const std::vector<float> row = row_of(x, residual, n);
   const float inverse = inverse_deviation(sum_of_squares(row, 0.0f), n, eps);
-  for (std::size_t i = 0; i < n; ++i) put(out[i], get(weight[i]) * rounded(row[i] * inverse, T{}));
+  for (std::size_t i = 0; i < n; ++i) {
+    put(out[i], soft_product(get(weight[i]), rounded(soft_product(row[i], inverse), T{})));
+  }
 }
 
 template <class T>
@@ -57,8 +59,8 @@ void layer_norm(const T* x, T* residual, const T* weight, const T* bias, T* out,
   const float mean = tree_sum(lanes) / static_cast<float>(n);
   const float inverse = inverse_deviation(sum_of_squares(row, mean), n, eps);
   for (std::size_t i = 0; i < n; ++i) {
-    const float normed = (row[i] - mean) * inverse;
-    put(out[i], bias == nullptr ? normed * get(weight[i]) : soft_fma(normed, get(weight[i]), get(bias[i])));
+    const float normed = soft_product(row[i] - mean, inverse), scale = get(weight[i]);
+    put(out[i], bias == nullptr ? soft_product(normed, scale) : soft_fma(normed, scale, get(bias[i])));
   }
 }
 

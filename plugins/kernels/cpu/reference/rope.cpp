@@ -18,7 +18,8 @@ void rope(RopePairs pairs, float* x, const float* cos, const float* sin, std::si
   for (std::size_t i = 0; i < rotary_dim / 2; ++i) {
     float& x0 = interleaved ? x[2 * i] : x[i];
     float& x1 = interleaved ? x[2 * i + 1] : x[i + rotary_dim / 2];
-    const float a = x0 * cos[i], b = x1 * sin[i], c = x1 * cos[i], d = x0 * sin[i];
+    const float a = soft_product(x0, cos[i]), b = soft_product(x1, sin[i]);
+    const float c = soft_product(x1, cos[i]), d = soft_product(x0, sin[i]);
     x0 = rounded<T>(a - b);
     x1 = rounded<T>(c + d);
   }

@@ -7,6 +7,7 @@
 #include "kernels/cpu/reference/head_reduce.hpp"
 #include "kernels/cpu/reference/math.hpp"
 #include "kernels/cpu/reference/noise.hpp"
+#include "kernels/cpu/reference/scalar.hpp"
 
 namespace mortise::cpu::reference {
 namespace {
@@ -21,7 +22,7 @@ std::vector<float> edited_logits(const SampleRow& row) {
     const LogitEdit& edit = row.edits[e];
     float& l = logits[static_cast<std::size_t>(edit.token)];
     l = l + edit.bias;
-    l = l > 0 ? l / edit.repetition : l * edit.repetition;
+    l = l > 0 ? l / edit.repetition : soft_product(l, edit.repetition);
     l = l - edit.subtract;
   }
   for (std::size_t i = 0; i < logits.size(); ++i) {

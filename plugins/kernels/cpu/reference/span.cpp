@@ -86,9 +86,10 @@ bool span_partial(const SpanRow& row, int span, float* max, float* sum, float* o
   for (int key = first; key < end; ++key) {
     float s = linear_order(
         row.pairs, row.head_dim, [&](int d) { return row.q[d]; }, [&](int d) { return k(key, d); });
-    if (row.key_scales != nullptr) s = s * row.key_scales[key];
-    t[static_cast<std::size_t>(key - start)] = s * row.scale;
-    largest = std::max(largest, s * row.scale);
+    if (row.key_scales != nullptr) s = soft_product(s, row.key_scales[key]);
+    const float scaled = soft_product(s, row.scale);
+    t[static_cast<std::size_t>(key - start)] = scaled;
+    largest = std::max(largest, scaled);
   }
   const auto rounded = [&](float x) { return row.bf16 ? round_bf16(x) : x; };
   for (int key = first; key < end; ++key) {
@@ -100,7 +101,7 @@ bool span_partial(const SpanRow& row, int span, float* max, float* sum, float* o
   *sum = sum_of(p);
   for (int key = first; key < end && row.value_scales != nullptr; ++key) {
     float& weight = p[static_cast<std::size_t>(key - start)];
-    if (weight != 0) weight = rounded(weight * row.value_scales[key]);
+    if (weight != 0) weight = rounded(soft_product(weight, row.value_scales[key]));
   }
   for (int d = 0; d < row.head_dim; ++d) {
     const int keys = end - start;  // an odd number of keys is padded with a zero
@@ -127,10 +128,10 @@ void span_row(const SpanRow& row, float* out) {
     }
     const float m = m1 > m2 ? m1 : m2;
     const float w1 = exp2_scalar(m1 - m), w2 = exp2_scalar(m2 - m);
-    const float left = sum1 * w1, right = sum2 * w2;
+    const float left = soft_product(sum1, w1), right = soft_product(sum2, w2);
     sum1 = left + right;
     for (std::size_t d = 0; d < head_dim; ++d) {
-      const float o_left = o1[d] * w1, o_right = o2[d] * w2;
+      const float o_left = soft_product(o1[d], w1), o_right = soft_product(o2[d], w2);
       o1[d] = o_left + o_right;
     }
     m1 = m;

@@ -78,8 +78,8 @@ MORTISE_INLINE F32x16 broadcast(float x) {
   return lanes<F32x16>([=](std::size_t) { return x; });
 }
 
-// For machines that cannot turn denormals off. A tiny sum of two f32 values is exact, so it may be flushed afterwards.
-// A tiny product or quotient is not exact, so narrow() must get it in double.
+// Where no register turns denormals off: a tiny sum of two f32 values is exact, so it may be flushed afterwards. A tiny
+// product or quotient is not exact, so narrow() must get it in double.
 MORTISE_INLINE F32x16 operator+(F32x16 a, F32x16 b) {
   return lanes<F32x16>([&](std::size_t i) {
     return kHardwareFlush ? a.v[i] + b.v[i] : flush_denormal(operand(a.v[i]) + operand(b.v[i]));
@@ -91,10 +91,7 @@ MORTISE_INLINE F32x16 operator-(F32x16 a, F32x16 b) {
   });
 }
 MORTISE_INLINE F32x16 operator*(F32x16 a, F32x16 b) {
-  return lanes<F32x16>([&](std::size_t i) {
-    return kHardwareFlush ? a.v[i] * b.v[i]
-                          : narrow(static_cast<double>(operand(a.v[i])) * static_cast<double>(operand(b.v[i])));
-  });
+  return lanes<F32x16>([&](std::size_t i) { return soft_product(a.v[i], b.v[i]); });
 }
 MORTISE_INLINE F32x16 operator/(F32x16 a, F32x16 b) {
   return lanes<F32x16>([&](std::size_t i) {

@@ -1,7 +1,7 @@
 // plugins/kernels/cpu/vec/soft_float.hpp: single f32 operations of the numerics specification in software: fused
 // multiply-add without FMA hardware, and flushing of denormals without a control register for it. Used by the portable
 // backend and the scalar references.
-// REQUIRES: DenormalsOff on x86.
+// REQUIRES: DenormalsOff (unless MORTISE_SOFT_FLUSH is defined).
 //
 // The FMAs. The product of two f32 values is exact in double (24 + 24 <= 53 bits; the exponent fits). What remains is p
 // + c, rounded once to f32.
@@ -16,7 +16,11 @@
 //
 // Denormals. FMA hardware with flush-to-zero rounds to 24 bits with an unbounded exponent and then flushes what is
 // below 2^-126; cvtsd2ss under the same control bits does precisely that to a double, and cvtss2sd reads a denormal as
-// zero. So on x86 the conversions do it. Elsewhere narrow() does it by hand.
+// zero. So on x86 the conversions do it. AArch64 reads denormals as zeros, too, but flushes a result that is below
+// 2^-126 before it is rounded. The two differ for exact results from 2^-126 - 2^-151 on, which round to 2^-126. A sum
+// or difference of two f32 values is a multiple of 2^-149, and a quotient cannot be that close to a power of two from
+// below (its distance is at least 2^-24 of it), so they are never there. Products and FMAs can be: narrow() rounds them
+// by hand, as it does without a control register.
 #pragma once
 
 #include <cstdint>
@@ -32,10 +36,16 @@
 
 namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE {
 
-#if defined(__SSE2__) && !defined(MORTISE_SOFT_FLUSH)
-constexpr bool kHardwareFlush = true;
+// Whether the control register makes zeros of denormal operands and of tiny sums and quotients, and whether it flushes
+// tiny results after rounding.
+#if defined(MORTISE_SOFT_FLUSH)
+constexpr bool kHardwareFlush = false, kFlushesAfterRounding = false;
+#elif defined(__SSE2__)
+constexpr bool kHardwareFlush = true, kFlushesAfterRounding = true;
+#elif defined(__aarch64__)
+constexpr bool kHardwareFlush = true, kFlushesAfterRounding = false;
 #else
-constexpr bool kHardwareFlush = false;
+constexpr bool kHardwareFlush = false, kFlushesAfterRounding = false;
 #endif
 
 template <class To, class From>
@@ -60,12 +70,18 @@ MORTISE_INLINE float operand(float x) {
 // Rounds a double to f32 with denormals off. Results below 2^-126 after rounding to 24 bits are flushed, that is,
 // values below 2^-126 - 2^-151 (at that midpoint, rounding to even gives 2^-126).
 MORTISE_INLINE float narrow(double x) {
-  if (kHardwareFlush) return static_cast<float>(x);
+  if (kFlushesAfterRounding) return static_cast<float>(x);
   const double magnitude = bit_cast_to<double>(bit_cast_to<std::uint64_t>(x) & 0x7fffffffffffffffu);
-  if (magnitude < 0x1p-126 - 0x1p-151) {
-    return bit_cast_to<float>(static_cast<std::uint32_t>(bit_cast_to<std::uint64_t>(x) >> 32) & 0x80000000u);
+  if (magnitude < 0x1p-126) {
+    const std::uint32_t sign = static_cast<std::uint32_t>(bit_cast_to<std::uint64_t>(x) >> 32) & 0x80000000u;
+    return bit_cast_to<float>(magnitude < 0x1p-126 - 0x1p-151 ? sign : sign | 0x00800000u);
   }
   return static_cast<float>(x);
+}
+
+// a * b.
+MORTISE_INLINE float soft_product(float a, float b) {
+  return kFlushesAfterRounding ? a * b : narrow(static_cast<double>(operand(a)) * static_cast<double>(operand(b)));
 }
 
 // a * b + c, rounded once. REQUIRES: the product has at most 24 significant bits.

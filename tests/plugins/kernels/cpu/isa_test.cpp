@@ -56,7 +56,7 @@ TEST(KernelsIsa, DenormalsAreOffInTheScopeAndBackAfterIt) {
   EXPECT_NE(denormal * 1.5f, 0.0f);
   {
     DenormalsOff off;
-#if defined(__x86_64__)
+#if defined(__x86_64__) || defined(__aarch64__)
     EXPECT_EQ(denormal * 1.5f, 0.0f);  // elsewhere the kernels flush by themselves
 #endif
   }

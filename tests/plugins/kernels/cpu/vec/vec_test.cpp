@@ -1,7 +1,8 @@
 // Every operation of vec.hpp on every instruction set, against one lane at a time in plain C++ on this machine's FPU
 // (fused multiply-add: against integer arithmetic), bit by bit.
-// Covers: plugins/kernels/cpu/vec/{avx2,avx512,io,portable}
+// Covers: plugins/kernels/cpu/vec/{avx2,avx512,io,neon,portable}
 #include <array>
+#include <cfloat>
 #include <cmath>
 
 #include "kernel_test.hpp"
@@ -25,6 +26,16 @@ std::uint32_t mask_of(bool b) {
   return b ? 0xffffffffu : 0u;
 }
 
+// Rounded to 24 bits; what is below 2^-126 after that becomes zero.
+float round_once(long double x) {
+  if (!(std::fabs(x) < 0x1p-126L)) return static_cast<float>(x);
+  return std::copysign(std::fabs(x) < 0x1p-126L - 0x1p-151L ? 0.0f : 0x1p-126f, std::signbit(x) ? -1.0f : 1.0f);
+}
+
+float exact_product(float a, float b) {
+  return round_once(static_cast<long double>(flushed(a)) * flushed(b));  // 48 bits
+}
+
 // a * b + c rounded once, denormals off: in long double arithmetic with the error of the sum, rounded to odd. 64 bits
 // are enough for a product of 48 and for rounding twice.
 float exact_fma(float a, float b, float c) {
@@ -38,11 +49,10 @@ float exact_fma(float a, float b, float c) {
   const long double error = (p - (s - d_part)) + (d - d_part);
   if (error != 0) {
     int exponent;
-    const long double scaled = std::ldexp(std::frexp(s, &exponent), 64);  // a whole number of 64 bits
+    const long double scaled = std::ldexp(std::frexp(s, &exponent), LDBL_MANT_DIG);  // a whole number
     if (std::fmod(scaled, 2.0L) == 0) s = std::nextafter(s, error > 0 ? HUGE_VALL : -HUGE_VALL);
   }
-  if (std::fabs(s) < 0x1p-126L - 0x1p-151L) return std::copysign(0.0f, static_cast<float>(s));
-  return static_cast<float>(s);
+  return round_once(s);
 }
 
 std::uint32_t to_int(float x) {
@@ -76,7 +86,7 @@ std::uint32_t lane(Op operation, const Lanes& a_bits, const Lanes& b_bits, const
     case Op::kSub:
       return bits_of(a - b);
     case Op::kMul:
-      return bits_of(a * b);
+      return bits_of(exact_product(a, b));
     case Op::kDiv:
       return bits_of(a / b);
     case Op::kFma:
@@ -173,6 +183,45 @@ TEST_P(KernelsVec, EveryOperationIsIeeeArithmeticLaneByLaneWithDenormalsOff) {
       }
     }
   }
+}
+
+// Products and FMAs whose exact results are just below 2^-126: from 2^-126 - 2^-151 on they round to it, and below that
+// they are flushed. Some processors flush before they round, and would make zeros of all.
+TEST_P(KernelsVec, ResultsThatRoundUpToTheSmallestNumberAreNotFlushed) {
+  std::mt19937 rng(11);
+  int num_up = 0, num_flushed = 0;
+  const auto bits = [](float x) { return std::bit_cast<std::uint32_t>(x); };
+  for (int round = 0; round < 2000; ++round) {
+    Lanes a, b, c, zeros, near, actual;
+    for (std::size_t i = 0; i < 16; ++i) {
+      // left * right is the largest multiple of left below 2^47, or near the tie 2^47 - 2^22.
+      const std::uint64_t left = (1u << 23) + rng() % (1u << 23);
+      const std::uint64_t right = ((std::uint64_t{1} << 47) - (rng() % 2) * (1u << 22)) / left;
+      const int shift = static_cast<int>(rng() % 60);
+      const float sign = rng() % 2 == 0 ? 1.0f : -1.0f;
+      a[i] = bits(sign * std::ldexp(static_cast<float>(left), -70 - shift));
+      b[i] = bits(std::ldexp(static_cast<float>(right), -103 + shift));
+      if (rng() % 16 == 0)
+        a[i] = bits(sign * std::ldexp(1082401.0f, -80)), b[i] = bits(std::ldexp(31.0f, -71));  // the tie
+      zeros[i] = rng() % 2 == 0 ? 0u : 0x80000000u;
+      // A product that takes less than the last bit from 2^-126, or a little more than that.
+      c[i] = bits(-sign * std::ldexp(1.0f + std::ldexp(static_cast<float>(rng() % 4), -23), -126));
+      near[i] = bits(std::ldexp(static_cast<float>(left), static_cast<int>(rng() % 4) - 128 + shift));
+    }
+    for (const auto& [operation, right, addend] :
+         {std::tuple(Op::kMul, b, zeros), std::tuple(Op::kFma, b, zeros), std::tuple(Op::kFma, near, c)}) {
+      probe(GetParam()).lanes(operation, a.data(), right.data(), addend.data(), actual.data());
+      for (std::size_t i = 0; i < 16; ++i) {
+        const std::uint32_t expected = lane(operation, a, right, addend, i);
+        ASSERT_EQ(expected, actual[i]) << static_cast<int>(operation) << " of " << std::hex << a[i] << " " << right[i]
+                                       << " " << addend[i];
+        num_up += (expected & 0x7fffffffu) == 0x00800000u;
+        num_flushed += (expected & 0x7fffffffu) == 0;
+      }
+    }
+  }
+  EXPECT_GT(num_up, 5000);  // fewer: the draws miss the corner
+  EXPECT_GT(num_flushed, 5000);
 }
 
 // Values at the end of a page that must not be read past: here, at the end of a heap block, which asan watches.
