@@ -51,7 +51,7 @@ Figure figure_of(std::string name, const char* unit, int repeats, const std::fun
 }
 
 bool is_integer(Unit unit) {
-  return unit == Unit::kAmxInt8 || unit == Unit::kAvx512Int8 || unit == Unit::kAvx2Int8;
+  return unit == Unit::kAmxInt8 || unit == Unit::kAvx512Int8 || unit == Unit::kAvx2Int8 || unit == Unit::kNeonInt8;
 }
 
 }  // namespace

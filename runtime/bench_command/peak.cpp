@@ -119,6 +119,39 @@ void add_amx_units(std::vector<Unit>& units) {
   if ((edx >> 25 & 1) != 0) units.push_back(Unit::kAmxInt8);
 }
 
+#elif defined(__aarch64__)
+
+// A vector of compiler's making (GCC extension), for any type of elements.
+using NeonRegister = std::uint8_t __attribute__((vector_size(16)));
+
+#define MORTISE_TWELVE(instruction, to, from)                                                                        \
+  asm volatile(MORTISE_ONE(instruction, "0", to, from) MORTISE_ONE(instruction, "1", to, from)                       \
+                   MORTISE_ONE(instruction, "2", to, from) MORTISE_ONE(instruction, "3", to, from)                   \
+                       MORTISE_ONE(instruction, "4", to, from) MORTISE_ONE(instruction, "5", to, from)               \
+                           MORTISE_ONE(instruction, "6", to, from) MORTISE_ONE(instruction, "7", to, from)           \
+                               MORTISE_ONE(instruction, "8", to, from) MORTISE_ONE(instruction, "9", to, from)       \
+                                   MORTISE_ONE(instruction, "10", to, from) MORTISE_ONE(instruction, "11", to, from) \
+               : "+w"(c[0]), "+w"(c[1]), "+w"(c[2]), "+w"(c[3]), "+w"(c[4]), "+w"(c[5]), "+w"(c[6]), "+w"(c[7]),     \
+                 "+w"(c[8]), "+w"(c[9]), "+w"(c[10]), "+w"(c[11])                                                    \
+               : "w"(x))
+#define MORTISE_ONE(instruction, i, to, from) instruction " %" i "." to ",%12." from ",%12." from "\n"
+
+double neon_fma_rounds(std::size_t rounds) {
+  NeonRegister c[12] = {}, x = {};
+  for (std::size_t i = 0; i < rounds; ++i) MORTISE_TWELVE("fmla", "4s", "4s");
+  return 12 * 2.0 * 4 * static_cast<double>(rounds);
+}
+
+// Sums bytes to 16 bits, as on AVX2.
+double neon_int8_rounds(std::size_t rounds) {
+  NeonRegister c[12] = {}, x = {};
+  for (std::size_t i = 0; i < rounds; ++i) MORTISE_TWELVE("smlal", "8h", "8b");
+  return 12 * 2.0 * 8 * static_cast<double>(rounds);
+}
+
+#undef MORTISE_ONE
+#undef MORTISE_TWELVE
+
 #endif
 
 std::vector<Unit> find_units() {
@@ -130,6 +163,8 @@ std::vector<Unit> find_units() {
   if (__builtin_cpu_supports("avx512bf16")) units.push_back(Unit::kAvx512Bf16);
   if (__builtin_cpu_supports("avx512vnni")) units.push_back(Unit::kAvx512Int8);
   add_amx_units(units);
+#elif defined(__aarch64__)
+  units = {Unit::kNeonFma, Unit::kNeonInt8};
 #endif
   if (units.empty()) units.push_back(Unit::kF32);
   return units;
@@ -141,6 +176,10 @@ const char* unit_name(Unit unit) {
   switch (unit) {
     case Unit::kF32:
       return "f32 multiply and add";
+    case Unit::kNeonFma:
+      return "NEON f32 FMA";
+    case Unit::kNeonInt8:
+      return "NEON int8";
     case Unit::kAvx2Fma:
       return "AVX2 f32 FMA";
     case Unit::kAvx2Int8:
@@ -173,6 +212,9 @@ double run_unit(Unit unit, std::size_t rounds) {
   if (unit == Unit::kAvx512Int8) return avx512_int8_rounds(rounds);
   if (unit == Unit::kAmxBf16) return amx_bf16_rounds(rounds);
   if (unit == Unit::kAmxInt8) return amx_int8_rounds(rounds);
+#elif defined(__aarch64__)
+  if (unit == Unit::kNeonFma) return neon_fma_rounds(rounds);
+  if (unit == Unit::kNeonInt8) return neon_int8_rounds(rounds);
 #endif
   (void)unit;
   return f32_rounds(rounds);

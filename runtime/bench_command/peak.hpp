@@ -7,7 +7,18 @@
 
 namespace mortise::bench {
 
-enum class Unit { kF32, kAvx2Fma, kAvx2Int8, kAvx512Fma, kAvx512Bf16, kAvx512Int8, kAmxBf16, kAmxInt8 };
+enum class Unit {
+  kF32,
+  kNeonFma,
+  kNeonInt8,
+  kAvx2Fma,
+  kAvx2Int8,
+  kAvx512Fma,
+  kAvx512Bf16,
+  kAvx512Int8,
+  kAmxBf16,
+  kAmxInt8
+};
 
 const char* unit_name(Unit unit);  // "AVX-512 f32 FMA", ...
 

@@ -166,8 +166,11 @@ std::optional<Unit> unit_of_isa(std::string_view isa, std::int32_t dtype, std::s
   // AMX tiles have no f32 and do not add in pairs.
   if (isa == "amx" || isa == "avx512") return available(integers ? Unit::kAvx512Int8 : Unit::kAvx512Fma);
   if (isa == "avx2") return available(integers ? Unit::kAvx2Int8 : Unit::kAvx2Fma);
-  // Portable code has no arithmetic unit of its own. Its floor is what AVX2 can do, or plain f32 where AVX2 is missing.
-  if (isa == "portable" && !integers) return available(Unit::kAvx2Fma).value_or(Unit::kF32);
+  if (isa == "neon") return available(integers ? Unit::kNeonInt8 : Unit::kNeonFma);
+  // Portable code has no arithmetic unit of its own. Its floor is what AVX2 or NEON can do, or plain f32 without them.
+  if (isa == "portable" && !integers) {
+    return available(Unit::kAvx2Fma).value_or(available(Unit::kNeonFma).value_or(Unit::kF32));
+  }
   return std::nullopt;
 }
 

@@ -22,7 +22,7 @@ constexpr char kOptionsSchema[] = R"({
     },
     "isa": {
       "title": "instruction set; all give the same bits; the variable MORTISE_ISA overrides this option",
-      "type": "string", "enum": ["auto", "amx", "avx512", "avx2", "portable"], "default": "auto"
+      "type": "string", "enum": ["auto", "amx", "avx512", "avx2", "neon", "portable"], "default": "auto"
     },
     "numerics": {
       "title": "order of the sums of bf16 models, which decides their bits: \"tiles\" (class cpu-bf16/1) or \"pairs\" (cpu-bf16-pairs/1); \"auto\": the faster one on this machine",

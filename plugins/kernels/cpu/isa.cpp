@@ -13,7 +13,7 @@
 namespace mortise::cpu {
 namespace {
 
-constexpr Isa kAll[] = {Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Isa::kAmx};
+constexpr Isa kAll[] = {Isa::kPortable, Isa::kNeon, Isa::kAvx2, Isa::kAvx512, Isa::kAmx};
 
 #if defined(__x86_64__)
 
@@ -72,6 +72,15 @@ bool detect_avx512_bf16() {
   return has_avx512() && __get_cpuid_count(7, 1, &a, &b, &c, &d) && has(a, {5});
 }
 
+#elif defined(__aarch64__)
+
+std::vector<Isa> detect() {
+  return {Isa::kPortable, Isa::kNeon};  // a part of the architecture
+}
+bool detect_vnni() {
+  return false;
+}
+
 #else
 
 std::vector<Isa> detect() {
@@ -92,6 +101,8 @@ const char* isa_name(Isa isa) {
   switch (isa) {
     case Isa::kPortable:
       return "portable";
+    case Isa::kNeon:
+      return "neon";
     case Isa::kAvx2:
       return "avx2";
     case Isa::kAvx512:

@@ -10,9 +10,9 @@
 namespace mortise::cpu {
 
 // In ascending order of preference.
-enum class Isa { kPortable, kAvx2, kAvx512, kAmx };
+enum class Isa { kPortable, kNeon, kAvx2, kAvx512, kAmx };
 
-const char* isa_name(Isa isa);  // "portable", "avx2", "avx512", "amx": the values of MORTISE_ISA
+const char* isa_name(Isa isa);  // "portable", "neon", "avx2", "avx512", "amx": the values of MORTISE_ISA
 
 // The instruction sets that the machine has and the operating system lets this process use; kPortable is always among
 // them. The first call asks Linux to allow AMX tiles, for all threads of the process.

@@ -18,12 +18,18 @@ extern const Bf16Kernels kTileKernels, kPairKernels, kDotKernels, kAmxTileKernel
 namespace isa_avx512_bf16 {
 bool dot_is_exact();
 }
+#elif defined(__aarch64__)
+namespace isa_neon {
+extern const KernelTable kKernelTable;
+extern const Bf16Kernels kTileKernels, kPairKernels;
+}  // namespace isa_neon
 #endif
 
 const KernelTable& kernels(Isa isa) {
 #if defined(__x86_64__)
   switch (isa) {
     case Isa::kPortable:
+    case Isa::kNeon:
       break;
     case Isa::kAvx2:
       return isa_avx2::kKernelTable;
@@ -32,6 +38,8 @@ const KernelTable& kernels(Isa isa) {
     case Isa::kAmx:
       return isa_avx512::kAmxKernelTable;
   }
+#elif defined(__aarch64__)
+  if (isa == Isa::kNeon) return isa_neon::kKernelTable;
 #endif
   (void)isa;
   return isa_portable::kKernelTable;
@@ -42,6 +50,7 @@ const Bf16Kernels& bf16_kernels(Isa isa, SumOrder order) {
 #if defined(__x86_64__)
   switch (isa) {
     case Isa::kPortable:
+    case Isa::kNeon:
       break;
     case Isa::kAvx2:
       return pairs ? isa_avx2::kPairKernels : isa_avx2::kTileKernels;
@@ -50,6 +59,8 @@ const Bf16Kernels& bf16_kernels(Isa isa, SumOrder order) {
       if (pairs) return has_exact_dot() ? isa_avx512::kDotKernels : isa_avx512::kPairKernels;
       return isa == Isa::kAmx ? isa_avx512::kAmxTileKernels : isa_avx512::kTileKernels;
   }
+#elif defined(__aarch64__)
+  if (isa == Isa::kNeon) return pairs ? isa_neon::kPairKernels : isa_neon::kTileKernels;
 #endif
   (void)isa;
   return pairs ? isa_portable::kPairKernels : isa_portable::kTileKernels;

@@ -26,7 +26,8 @@ TEST(BenchProbes, EveryThreadRunsTheBodyOnce) {
 TEST(BenchProbes, ARoundHasTheOperationsOfItsInstructions) {
   const std::map<Unit, double> expected = {
       {Unit::kAvx2Fma, 12 * 8 * 2},     {Unit::kAvx2Int8, 8 * 32 * 2},          {Unit::kAvx512Fma, 12 * 16 * 2},
-      {Unit::kAvx512Int8, 12 * 64 * 2}, {Unit::kAmxBf16, 4 * 16 * 16 * 32 * 2}, {Unit::kAmxInt8, 4 * 16 * 16 * 64 * 2}};
+      {Unit::kAvx512Int8, 12 * 64 * 2}, {Unit::kAmxBf16, 4 * 16 * 16 * 32 * 2}, {Unit::kAmxInt8, 4 * 16 * 16 * 64 * 2},
+      {Unit::kNeonFma, 12 * 4 * 2},     {Unit::kNeonInt8, 12 * 8 * 2}};
   for (const Unit unit : available_units()) {
     if (!expected.contains(unit)) continue;
     EXPECT_EQ(run_unit(unit, 1), expected.at(unit)) << unit_name(unit);
@@ -55,23 +56,26 @@ TEST(BenchProbes, AnInstructionSetHasTheUnitThatItsProductsUse) {
     const auto& units = available_units();
     return std::find(units.begin(), units.end(), unit) != units.end();
   };
-  EXPECT_EQ(unit_of_isa("amx", MORTISE_BF16, "cpu-bf16/1; ..") == Unit::kAmxBf16, has(Unit::kAmxBf16));
-  EXPECT_EQ(unit_of_isa("amx", MORTISE_I8, "cpu-bf16/1; ..") == Unit::kAmxInt8, has(Unit::kAmxInt8));
-  EXPECT_EQ(unit_of_isa("amx", MORTISE_F32, "cpu-bf16/1; ..") == Unit::kAvx512Fma,
+  constexpr const char* kTiles = "cpu-bf16/1; ..";
+  EXPECT_EQ(unit_of_isa("amx", MORTISE_BF16, kTiles) == Unit::kAmxBf16, has(Unit::kAmxBf16));
+  EXPECT_EQ(unit_of_isa("amx", MORTISE_I8, kTiles) == Unit::kAmxInt8, has(Unit::kAmxInt8));
+  EXPECT_EQ(unit_of_isa("amx", MORTISE_F32, kTiles) == Unit::kAvx512Fma,
             has(Unit::kAvx512Fma));  // tiles have no f32
-  EXPECT_EQ(unit_of_isa("avx512", MORTISE_BF16, "cpu-bf16/1; ..") == Unit::kAvx512Fma, has(Unit::kAvx512Fma));
+  EXPECT_EQ(unit_of_isa("avx512", MORTISE_BF16, kTiles) == Unit::kAvx512Fma, has(Unit::kAvx512Fma));
   for (const char* isa : {"avx512", "amx"}) {
     const auto unit = unit_of_isa(isa, MORTISE_BF16, "cpu-bf16-pairs/1; ..");
     EXPECT_EQ(unit == Unit::kAvx512Bf16, has(Unit::kAvx512Bf16)) << isa;
     EXPECT_NE(unit, Unit::kAmxBf16) << isa;
   }
   EXPECT_EQ(unit_of_isa("avx2", MORTISE_BF16, "cpu-bf16-pairs/1; ..") == Unit::kAvx2Fma, has(Unit::kAvx2Fma));
-  EXPECT_EQ(unit_of_isa("avx512", MORTISE_I8, "cpu-bf16/1; ..") == Unit::kAvx512Int8, has(Unit::kAvx512Int8));
-  EXPECT_EQ(unit_of_isa("avx2", MORTISE_F32, "cpu-bf16/1; ..") == Unit::kAvx2Fma, has(Unit::kAvx2Fma));
-  EXPECT_EQ(unit_of_isa("avx2", MORTISE_I8, "cpu-bf16/1; ..") == Unit::kAvx2Int8, has(Unit::kAvx2Int8));
-  EXPECT_EQ(unit_of_isa("portable", MORTISE_I8, "cpu-bf16/1; .."),
+  EXPECT_EQ(unit_of_isa("avx512", MORTISE_I8, kTiles) == Unit::kAvx512Int8, has(Unit::kAvx512Int8));
+  EXPECT_EQ(unit_of_isa("avx2", MORTISE_F32, kTiles) == Unit::kAvx2Fma, has(Unit::kAvx2Fma));
+  EXPECT_EQ(unit_of_isa("avx2", MORTISE_I8, kTiles) == Unit::kAvx2Int8, has(Unit::kAvx2Int8));
+  EXPECT_EQ(unit_of_isa("neon", MORTISE_F32, kTiles) == Unit::kNeonFma, has(Unit::kNeonFma));
+  EXPECT_EQ(unit_of_isa("neon", MORTISE_I8, kTiles) == Unit::kNeonInt8, has(Unit::kNeonInt8));
+  EXPECT_EQ(unit_of_isa("portable", MORTISE_I8, kTiles),
             std::nullopt);  // integer products of portable code are not measured
-  EXPECT_EQ(unit_of_isa("sm_90", MORTISE_BF16, "cpu-bf16/1; .."), std::nullopt);
+  EXPECT_EQ(unit_of_isa("sm_90", MORTISE_BF16, kTiles), std::nullopt);
 }
 
 }  // namespace

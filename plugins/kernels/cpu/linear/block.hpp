@@ -32,6 +32,12 @@ constexpr std::size_t kRowsOfBothChains = 3;  // more rows: one chain after the 
 constexpr std::size_t panels_at_once(bool pairs, std::size_t rows) {
   return !pairs || rows > 3 ? 1 : rows > 1 ? 2 : 4;
 }
+#elif defined(MORTISE_ISA_NEON)  // a vector is four registers: 20 + 4 + 5 (x) of 32; both chains 16 + 8 + 4
+constexpr std::size_t kRowBlock = 5, kTilePanels = 1, kPairPanels = 2;
+constexpr std::size_t kRowsOfBothChains = 2;
+constexpr std::size_t panels_at_once(bool pairs, std::size_t rows) {
+  return pairs && rows <= 2 ? 2 : 1;
+}
 #else
 constexpr std::size_t kRowBlock = 1, kTilePanels = 1, kPairPanels = 1;
 constexpr std::size_t kRowsOfBothChains = 1;
@@ -84,6 +90,18 @@ struct PackedF32 {
 struct WidenedBits : PackedF32 {
   static MORTISE_INLINE F32x16 multiply_add(F32x16 a, F32x16 b, F32x16 c) { return fma_exact_product(a, b, c); }
 };
+
+#if defined(MORTISE_ISA_NEON)
+// W with FMAs that flush before they round (vec/neon.hpp).
+template <class W>
+struct Flushed : W {
+  static MORTISE_INLINE F32x16 multiply_add(F32x16 a, F32x16 b, F32x16 c) { return fma_flushed(a, b, c); }
+};
+template <class W>
+constexpr bool kIsFlushed = false;
+template <class W>
+constexpr bool kIsFlushed<Flushed<W>> = true;
+#endif
 
 template <std::size_t rows, std::size_t panels>
 struct Sums {
@@ -207,6 +225,16 @@ template <class W, std::size_t rows, std::size_t panels>
 template <class W, std::size_t rows, std::size_t panels>
 MORTISE_INLINE void multiply_block(const typename W::Row* x, std::size_t x_stride, const typename W::Element* w,
                                    std::size_t w_stride, std::size_t tiles, float* acc) {
+#if defined(MORTISE_ISA_NEON)
+  if constexpr (!kIsFlushed<W>) {
+    float before[rows][panels * kLanes];
+    for (std::size_t i = 0; i < rows; ++i) std::memcpy(before[i], acc + i * W::kPanels * kLanes, sizeof before[i]);
+    clear_flushed();
+    multiply_block<Flushed<W>, rows, panels>(x, x_stride, w, w_stride, tiles, acc);
+    if (!has_flushed(acc)) return;
+    for (std::size_t i = 0; i < rows; ++i) std::memcpy(acc + i * W::kPanels * kLanes, before[i], sizeof before[i]);
+  }
+#endif
   if constexpr (W::kPairs) {
     multiply_pairs<W, rows, panels>(x, x_stride, w, w_stride, tiles, acc);
   } else {

@@ -111,6 +111,34 @@ struct IntDot<4> {
   }
 };
 
+#elif defined(MORTISE_ISA_NEON)
+
+// Two products of at most 128 * 127 fit 16 bits: 32512. Has no state.
+template <std::int32_t offset>
+struct NeonDot {
+  using Weights = I32x16;
+  static constexpr std::int32_t kOffset = offset;
+  static MORTISE_INLINE Weights weights(I32x16 raw) {
+    // Unsigned minus 128 is the signed byte with the other highest bit. 4-bit weights fit signed bytes as they are.
+    if constexpr (offset == 128) return raw ^ broadcast_i32(static_cast<std::int32_t>(0x80808080u));
+    return raw;
+  }
+  static MORTISE_INLINE I32x16 accumulate(I32x16 partial, Weights w, I32x16 x) {
+    return quarters<I32x16>(
+        [](auto sum, auto a, auto b) {
+          const int8x16_t a8 = vreinterpretq_s8_s32(a), b8 = vreinterpretq_s8_s32(b);
+          const int16x8_t low = vmull_s8(vget_low_s8(a8), vget_low_s8(b8));
+          return vpadalq_s16(sum, vpaddq_s16(low, vmull_high_s8(a8, b8)));
+        },
+        partial, w, x);
+  }
+  static MORTISE_INLINE I32x16 finish(I32x16 acc, I32x16 partial) { return acc + partial; }
+};
+template <>
+struct IntDot<8> : NeonDot<128> {};
+template <>
+struct IntDot<4> : NeonDot<0> {};
+
 #else
 
 // Pairs of 16-bit products, as vpmaddwd computes them: compilers vectorise this form. x is a broadcast, so every lane

@@ -14,6 +14,8 @@ namespace {
 constexpr std::size_t kRowBlock = 4, kPanelBlock = 4;  // 16 + 8 + 1 of 32
 #elif defined(MORTISE_ISA_AVX2)
 constexpr std::size_t kRowBlock = 4, kPanelBlock = 1;  // 8 + 4 + 1 of 16: a vector is two registers
+#elif defined(MORTISE_ISA_NEON)
+constexpr std::size_t kRowBlock = 4, kPanelBlock = 1;  // 16 + 8 + 4 of 32: a vector is four registers
 #else
 constexpr std::size_t kRowBlock = 1, kPanelBlock = 1;
 #endif

@@ -50,6 +50,16 @@ constexpr int chunks_of(bool pairs, int rows) {
   const int chains = rows * (pairs ? 1 : 2);
   return chains > 3 ? 1 : chains > 1 ? 2 : 4;
 }
+#elif defined(MORTISE_ISA_NEON)  // a vector is four registers: 16 + 8 + 4 of 32
+constexpr int block_rows(bool pairs) {
+  return pairs ? 4 : 2;
+}
+constexpr int next_rows(bool, int rows) {
+  return rows == 4 ? 2 : rows - 1;
+}
+constexpr int chunks_of(bool pairs, int rows) {
+  return rows * (pairs ? 1 : 2) > 2 ? 1 : 2;
+}
 #else
 constexpr int block_rows(bool) {
   return 1;
@@ -72,6 +82,24 @@ MORTISE_INLINE F32x16 chain(const Bf16*, F32x16 a, F32x16 b, F32x16 c) {
 MORTISE_INLINE F32x16 chain(const float*, F32x16 a, F32x16 b, F32x16 c) {
   return fma(a, b, c);
 }
+
+#if defined(MORTISE_ISA_NEON)
+// A Source whose FMAs flush before they round (vec/neon.hpp).
+template <class T>
+struct FlushedElement {};
+template <class Source>
+struct FlushedSource : Source {
+  using Element = FlushedElement<typename Source::Element>;
+};
+template <class Source>
+constexpr bool kIsFlushedSource = false;
+template <class Source>
+constexpr bool kIsFlushedSource<FlushedSource<Source>> = true;
+template <class T>
+MORTISE_INLINE F32x16 chain(const FlushedElement<T>*, F32x16 a, F32x16 b, F32x16 c) {
+  return fma_flushed(a, b, c);
+}
+#endif
 
 // A depth tile is read as even and odd elements: even(half, p, chunk) and odd(half, p, chunk), p < kHalfPairs. The even
 // and the odd vectors are loaded separately, because together they would exceed the registers of AVX2. both(half, p,
@@ -254,6 +282,16 @@ MORTISE_INLINE void add_pair(const Bf16* x, std::size_t x_stride, std::size_t ha
 template <class Order, int R, int C, class Source>
 MORTISE_INLINE void multiply_block(const TileSum<typename Order::Row>& t, std::size_t row, std::size_t chunk,
                                    const Source& pairs) {
+#if defined(MORTISE_ISA_NEON)
+  if constexpr (!kIsFlushedSource<Source>) {
+    float before[R][C * kLanes];
+    for (std::size_t r = 0; r < R && !t.first; ++r) std::memcpy(before[r], t.sum(row + r, chunk), sizeof before[r]);
+    clear_flushed();
+    multiply_block<Order, R, C>(t, row, chunk, FlushedSource<Source>{pairs});
+    if (!has_flushed(t.sums)) return;
+    for (std::size_t r = 0; r < R && !t.first; ++r) std::memcpy(t.sum(row + r, chunk), before[r], sizeof before[r]);
+  }
+#endif
   Chains<R, C> a, b;
   for (int r = 0; r < R; ++r) {
     for (int c = 0; c < C; ++c) {

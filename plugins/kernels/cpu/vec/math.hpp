@@ -13,11 +13,11 @@ namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE {
 
 constexpr float kInfinity = __builtin_inff();
 
-// Horner's rule with fma: c[0] + c[1] x + ... + c[n-1] x^(n-1), from the highest power down.
+// Horner's rule with fma: c[0] + c[1] x + ... + c[n-1] x^(n-1), from the highest power down. REQUIRES: |c[i]| >= 2^-60.
 template <std::size_t n>
 MORTISE_INLINE F32x16 polynomial(F32x16 x, const float (&c)[n]) {
   F32x16 r = broadcast(c[n - 1]);
-  for (std::size_t i = n - 1; i-- > 0;) r = fma(r, x, broadcast(c[i]));
+  for (std::size_t i = n - 1; i-- > 0;) r = fma_normal(r, x, broadcast(c[i]));
   return r;
 }
 
@@ -25,7 +25,7 @@ MORTISE_INLINE F32x16 polynomial(F32x16 x, const float (&c)[n]) {
 MORTISE_INLINE F32x16 exp2_of_parts(I32x16 n, F32x16 f) {
   constexpr float c[] = {0x1.62e43p-1f,  0x1.ebfbdcp-3f,  0x1.c6aee8p-5f,
                          0x1.3b2d4cp-7f, 0x1.5f3e54p-10f, 0x1.41fbbcp-13f};
-  const F32x16 p = fma(f, polynomial(f, c), broadcast(1.0f));
+  const F32x16 p = fma_normal(f, polynomial(f, c), broadcast(1.0f));
   return from_bits(bits(p) + shift_left<23>(n));
 }
 

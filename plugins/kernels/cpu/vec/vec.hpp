@@ -2,7 +2,7 @@
 // set.
 //
 // A kernel is written once over F32x16 and compiled once per instruction set (CMakeLists.txt). The build sets
-// MORTISE_ISA_AVX512, MORTISE_ISA_AVX2 or MORTISE_ISA_PORTABLE, and MORTISE_ISA_NAMESPACE, the inline namespace of
+// MORTISE_ISA_AVX512, _AVX2, _NEON or _PORTABLE, and MORTISE_ISA_NAMESPACE, the inline namespace of
 // everything here and of every kernel. The namespace keeps the linker from using an inline function that was compiled
 // for AVX-512 on the portable path. For the same reason a kernel file instantiates no std:: template and calls no
 // inline function outside the namespace. It calls no libm; math.hpp replaces it.
@@ -11,10 +11,11 @@
 // DenormalsOff (isa.hpp). The NaN that an operation returns is not specified, so kernels write to memory through
 // store_bf16 or canonical_nan. Tails are masked, never scalar; lanes that are not loaded are zero.
 //
-// Functions of the three backends (vec/avx512.hpp, vec/avx2.hpp, vec/portable.hpp):
+// Functions of the backends (vec/avx512.hpp, vec/avx2.hpp, vec/neon.hpp, vec/portable.hpp):
 //   F32x16  load, load_tail, store, store_tail, load_bf16, load_bf16_tail, store_bf16, store_bf16_tail, broadcast, zero
 //           + - * / (operators), fma(a, b, c) = a * b + c rounded once, sqrt
 //           fma_exact_product: fma where the product of a and b fits 24 bits (two bf16 values); cheaper in software
+//           fma_normal: fma where |c| >= 2^-60, so that the exact result is 0 or above 2^-126; cheaper on NEON
 //           min(a, b) = a < b ? a : b, max(a, b) = a > b ? a : b: the second one if either is NaN or both are zero;
 //           a denormal comes out as zero of its sign
 //           lt le gt ge eq (false on NaN) -> Mask16; select(mask, if_true, if_false) moves bits
@@ -56,13 +57,21 @@ constexpr std::size_t kLanes = 16;
 #include "kernels/cpu/vec/avx512.hpp"
 #elif defined(MORTISE_ISA_AVX2)
 #include "kernels/cpu/vec/avx2.hpp"
+#elif defined(MORTISE_ISA_NEON)
+#include "kernels/cpu/vec/neon.hpp"
 #elif defined(MORTISE_ISA_PORTABLE)
 #include "kernels/cpu/vec/portable.hpp"
 #else
-#error "MORTISE_ISA_AVX512, MORTISE_ISA_AVX2 or MORTISE_ISA_PORTABLE must be defined"
+#error "MORTISE_ISA_AVX512, MORTISE_ISA_AVX2, MORTISE_ISA_NEON or MORTISE_ISA_PORTABLE must be defined"
 #endif
 
 namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE {
+
+#if !defined(MORTISE_ISA_NEON)
+MORTISE_INLINE F32x16 fma_normal(F32x16 a, F32x16 b, F32x16 c) {
+  return fma(a, b, c);
+}
+#endif
 
 MORTISE_INLINE F32x16 zero() {
   return broadcast(0.0f);

@@ -27,6 +27,8 @@ TEST(Paged, IsTestedOnEveryInstructionSetOfThisProcessor) {
       __builtin_cpu_supports("avx512vl")) {
     expected.push_back("avx512");
   }
+#elif defined(__aarch64__)
+  expected.push_back("neon");
 #endif
   std::vector<std::string> names = isas();
   std::erase(names, "amx");

@@ -11,7 +11,7 @@ class PrintInstructionSets : public Environment {
  public:
   void SetUp() override {
     std::string run, skipped;
-    for (Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Isa::kAmx}) {
+    for (Isa isa : {Isa::kPortable, Isa::kNeon, Isa::kAvx2, Isa::kAvx512, Isa::kAmx}) {
       const auto& found = available_isas();
       (std::find(found.begin(), found.end(), isa) != found.end() ? run : skipped) += std::string(" ") + isa_name(isa);
     }
@@ -42,7 +42,7 @@ TEST(KernelsIsa, UnknownNameIsRefusedWithWhatTheMachineHas) {
 }
 
 TEST(KernelsIsa, NameOfASetThatTheMachineLacksIsRefused) {
-  for (Isa isa : {Isa::kAvx2, Isa::kAvx512, Isa::kAmx}) {
+  for (Isa isa : {Isa::kNeon, Isa::kAvx2, Isa::kAvx512, Isa::kAmx}) {
     const auto& found = available_isas();
     if (std::find(found.begin(), found.end(), isa) != found.end()) continue;
     std::string error;

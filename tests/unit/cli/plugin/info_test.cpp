@@ -47,7 +47,7 @@ TEST(CliPlugin, TheCpuDeviceTellsWhatItRunsOn) {
   ASSERT_TRUE(fs::exists(fs::path(MORTISE_BINARY_DIR) / "cpu.so")) << "build all targets first";
   const Outcome outcome = run_program(MORTISE, "plugin info cpu");
   EXPECT_EQ(outcome.exit_code, 0);
-  EXPECT_THAT(outcome.out, ContainsRegex("isa           (amx|avx512|avx2|portable)\n"));
+  EXPECT_THAT(outcome.out, ContainsRegex("isa           (amx|avx512|avx2|neon|portable)\n"));
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("threads       "), HasSubstr("cpu-bf16/1 (bf16)")));
 }
 
