@@ -2,7 +2,7 @@
 # aarch64.sh [REGEX]: builds for AArch64 on a Debian 12 of another architecture (build/aarch64), and runs there, under
 # qemu-user, the tests of ctest's label fast, or those whose name matches REGEX. The libraries come from a root of arm64
 # packages (build/aarch64-sysroot), which is made once; of this machine only the compiler, qemu-user and mmdebstrap are
-# installed. Takes an hour on two cores, so scripts/test.sh does not run it.
+# installed. Takes too long for scripts/test.sh to run it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

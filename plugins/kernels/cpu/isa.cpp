@@ -80,6 +80,9 @@ std::vector<Isa> detect() {
 bool detect_vnni() {
   return false;
 }
+bool detect_avx512_bf16() {
+  return false;
+}
 
 #else
 
