@@ -36,7 +36,8 @@ typedef struct mortise_weight_reader {
   uint32_t flags;
   void* context; /* pass it to the functions */
   /* Fills `tensor` with a read-only view of the named tensor in host memory, usually the mapped file. The view is valid
-   * until load returns; a view of ext/checkpoint.h is valid until close. NOT_FOUND if there is no such tensor.
+   * until load returns; a view of ext/checkpoint.h is valid until close. NOT_FOUND if there is no such tensor;
+   * RESOURCE_EXHAUSTED if there is no memory for one that the file has in another form (GGUF). A matrix may be strided.
    * [any] since 0.1 */
   mortise_status (*get)(void* context, mortise_string_view name, mortise_tensor* tensor);
 

@@ -32,12 +32,14 @@ using Linear = std::vector<Piece>;
 // bits is 0, else as bits, group_size and value_type say (mortise_weight_source). Norms, biases and the embedding are
 // stored in dtype. With integer layers, the head is stored as 8-bit integers with one scale for each row: it is more
 // sensitive than a layer, and a small part of a large model. With FP8 layers the head is stored as FP8, with MXFP4
-// layers in dtype.
+// layers in dtype. With `as_float` the reader's quantised matrices are not asked for, but the floats that they stand
+// for, which a reader of a GGUF file has.
 struct WeightFormat {
   int32_t dtype = 0;
   int32_t bits = 0;
   int32_t group_size = 0;
   int32_t value_type = 0;
+  bool as_float = false;
 
   // Whether the head is stored in dtype; a tied embedding is then the head, too.
   bool head_in_dtype() const { return bits == 0 || value_type == MORTISE_F4_E2M1; }
@@ -254,7 +256,7 @@ inline std::vector<float> WeightLoader::values(const std::string& name, std::spa
 // itself. Throws DATA_LOSS if the shape is wrong.
 inline std::optional<mortise_quantized_matrix> WeightLoader::find_quantized(const CheckpointTensor& part,
                                                                             int64_t columns) const {
-  if (!MORTISE_HAS(&reader_, get_quantized)) return std::nullopt;
+  if (format_.as_float || !MORTISE_HAS(&reader_, get_quantized)) return std::nullopt;
   auto matrix = sized<mortise_quantized_matrix>();
   mortise_error error = make_error();
   const mortise_status status =
@@ -336,6 +338,9 @@ inline Weight WeightLoader::prepared(mortise_weight_source& source, std::string_
 inline mortise_tensor WeightLoader::read(const std::string& name, std::span<const int64_t> shape) const {
   auto tensor = sized<mortise_tensor>();
   const mortise_status status = reader_.get(reader_.context, view(std::string_view(name)), &tensor);
+  if (status == MORTISE_RESOURCE_EXHAUSTED) {
+    throw Failure(status, "load", name + ": its floats do not fit into memory; use a smaller model or more memory");
+  }
   if (status != MORTISE_OK) {
     const bool head = name == "lm_head.weight";
     throw Failure(MORTISE_DATA_LOSS, "load",

@@ -52,7 +52,8 @@ Quantization checkpoint_quantization(const ConfigSection& config) {
   if (!object->is_object()) config.fail("quantization_config", "an object");
   const ConfigSection section(*object, "quantization_config.");
   return {static_cast<int32_t>(section.integer("bits", 4, 8)),
-          static_cast<int32_t>(section.integer("group_size", 0, kMaxSize)), value_type_of(section.text("type", "int"))};
+          static_cast<int32_t>(section.integer("group_size", 0, kMaxSize)), value_type_of(section.text("type", "int")),
+          section.text("quant_method", "") == "gguf"};
 }
 
 bool is_full_attention(const json& layer_type) {

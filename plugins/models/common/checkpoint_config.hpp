@@ -25,9 +25,10 @@ int32_t checkpoint_dtype(const ConfigSection& config);
 
 // The host's description of a quantised checkpoint. The host reads such checkpoints and has normalised this section.
 struct Quantization {
-  int32_t bits = 0;        // 0: the checkpoint is not quantised
-  int32_t group_size = 0;  // 0: a whole row
-  int32_t value_type = 0;  // 0: integers; MORTISE_F8_E4M3, MORTISE_F4_E2M1
+  int32_t bits = 0;         // 0: the checkpoint is not quantised
+  int32_t group_size = 0;   // 0: a whole row
+  int32_t value_type = 0;   // 0: integers; MORTISE_F8_E4M3, MORTISE_F4_E2M1
+  bool has_floats = false;  // the reader also gives the matrices as floats (GGUF)
   bool operator==(const Quantization&) const = default;
 };
 Quantization checkpoint_quantization(const ConfigSection& config);

@@ -19,10 +19,14 @@ int32_t compute_dtype(const Options& options, int32_t checkpoint_dtype) {
 WeightFormat weight_format(const Options& options, const Quantization& quantization, int32_t dtype) {
   const auto weights = options.has("weights") ? options.get<std::string>("weights") : std::string("auto");
   if (weights == "auto") return {dtype, 0, 0, 0};
+  if (weights == "float" && (quantization.bits == 0 || quantization.has_floats)) {
+    return {.dtype = dtype, .as_float = true};
+  }
   if (quantization.bits != 0) {
     throw Failure(MORTISE_INVALID_ARGUMENT, "weights",
-                  "\"" + weights + "\" for a checkpoint that is quantised already; leave `weights` out, or use the " +
-                      "checkpoint that it was made from");
+                  "\"" + weights + "\" for a checkpoint that is quantised already; leave `weights` out, " +
+                      (quantization.has_floats ? "set it to \"float\", " : "") +
+                      "or use the checkpoint that it was made from");
   }
   if (weights == "int8") return {dtype, 8, 0, 0};
   if (weights == "fp8") return {dtype, 8, 0, MORTISE_F8_E4M3};
@@ -48,7 +52,8 @@ WeightFormat apply_options(const Options& options, int32_t checkpoint_dtype, con
   dims.max_model_len = chosen_max_model_len(options, max_positions);
   dims.dtype = compute_dtype(options, checkpoint_dtype);
   const WeightFormat format = weight_format(options, quantization, dims.dtype);
-  const bool quantized = quantization.bits != 0;  // quantised by the checkpoint: the reader gives out its matrices
+  // Quantised by the checkpoint: the reader gives out its matrices.
+  const bool quantized = quantization.bits != 0 && !format.as_float;
   dims.weight_bits = quantized ? quantization.bits : format.bits;
   dims.weight_group_size = quantized ? quantization.group_size : format.group_size;
   dims.weight_type = quantized ? quantization.value_type : format.value_type;

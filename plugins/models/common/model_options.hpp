@@ -12,14 +12,14 @@ constexpr const char* kOptionsSchema = R"schema({
   "additionalProperties": false,
   "required": ["path"],
   "properties": {
-    "path": {"title": "folder of the checkpoint (config.json, safetensors, tokenizer)",
+    "path": {"title": "folder of the checkpoint (config.json, safetensors, tokenizer), or a GGUF file",
              "type": "string", "minLength": 1, "format": "path"},
     "max_model_len": {"title": "longest sequence in tokens; null: the checkpoint's max_position_embeddings",
                       "type": ["integer", "null"], "minimum": 1, "default": null},
     "dtype": {"title": "type of activations; auto: bf16 for bf16 checkpoints, f32 for f32 and f16 checkpoints; bf16 rounds their weights",
               "enum": ["auto", "bf16", "f32"], "default": "auto"},
-    "weights": {"title": "type of the layers' matrices; auto: as in the checkpoint; int8, fp8: one scale per row; int4: one scale per group; mxfp4: one per 32 columns",
-                "enum": ["auto", "int8", "int4", "fp8", "mxfp4"], "default": "auto"},
+    "weights": {"title": "type of the layers' matrices; auto: as in the checkpoint; float: also the integers of a GGUF file as floats; int8, fp8: one scale per row; int4: one scale per group; mxfp4: one per 32 columns",
+                "enum": ["auto", "float", "int8", "int4", "fp8", "mxfp4"], "default": "auto"},
     "group_size": {"title": "columns that share a scale in int4 weights", "enum": [32, 64, 128], "default": 64}
   }
 })schema";

@@ -35,7 +35,22 @@ void read_yarn(const ConfigSection& section, int64_t max_positions, Rope& rope) 
   rope.attention_factor = static_cast<float>(section.number("attention_factor", 0.0, 1e3, inferred));
 }
 
-Rope parse_rope(const ConfigSection& config, int64_t max_positions) {
+// The host's form of GGUF files, which have the divisors that Llama 3's scaling amounts to.
+void read_factors(const ConfigSection& section, int32_t head_dim, Rope& rope) {
+  rope.scaling = RopeScaling::kFactors;
+  const std::string expected = "a list of " + std::to_string(head_dim / 2) + " numbers from 1 to 1000000";
+  const json* list = section.find("factors");
+  if (list == nullptr || !list->is_array() || list->size() != static_cast<std::size_t>(head_dim / 2)) {
+    section.fail("factors", expected);
+  }
+  for (const json& factor : *list) {
+    const double value = factor.is_number() ? factor.get<double>() : 0;
+    if (!(value >= 1.0 && value <= 1e6)) section.fail("factors", expected);
+    rope.factors.push_back(static_cast<float>(value));
+  }
+}
+
+Rope parse_rope(const ConfigSection& config, int64_t max_positions, int32_t head_dim) {
   static const json kNothing = json::object();
   const json* object = config.find("rope_parameters");
   if (object == nullptr) object = &kNothing;
@@ -60,6 +75,10 @@ Rope parse_rope(const ConfigSection& config, int64_t max_positions) {
   }
   if (type == "yarn") {
     read_yarn(section, max_positions, rope);
+    return rope;
+  }
+  if (type == "factors") {
+    read_factors(section, head_dim, rope);
     return rope;
   }
   if (type != "linear" && type != "llama3") unsupported("rope type '" + type + "' is not one of " + kServed);
@@ -182,7 +201,7 @@ Config parse_config(std::string_view text) {
   out.o_bias = attention_bias;
   out.mlp_bias = family == "llama" && config.boolean("mlp_bias", false);
   out.qk_norm = family == "qwen3";
-  out.rope = parse_rope(config, out.max_positions);
+  out.rope = parse_rope(config, out.max_positions, out.head_dim);
   out.sliding_windows = parse_windows(config, family, root, out.num_layers);
   return out;
 }

@@ -11,7 +11,7 @@
 
 namespace mortise::llama {
 
-enum class RopeScaling { kNone, kLinear, kLlama3, kYarn };
+enum class RopeScaling { kNone, kLinear, kLlama3, kYarn, kFactors };
 
 struct Rope {
   double theta = 10000.0;
@@ -25,6 +25,7 @@ struct Rope {
   double beta_fast = 32.0, beta_slow = 1.0;
   bool truncate = true;
   float attention_factor = 1.0f;  // multiplies cosine and sine
+  std::vector<float> factors;     // of kFactors: what each frequency is divided by, [head_dim / 2]
   bool operator==(const Rope&) const = default;
 };
 

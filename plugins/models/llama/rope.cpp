@@ -62,6 +62,9 @@ std::vector<float> inverse_frequencies(const Rope& rope, int32_t head_dim) {
       case RopeScaling::kLinear:
         frequencies[i] = frequency / factor;
         break;
+      case RopeScaling::kFactors:
+        frequencies[i] = frequency / rope.factors[i];
+        break;
       case RopeScaling::kLlama3:
         frequencies[i] = llama3_scaled(frequency, rope);
         break;

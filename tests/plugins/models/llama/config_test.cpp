@@ -202,6 +202,19 @@ TEST(LlamaConfig, ReadsRopeScaling) {
               HasSubstr("rope_parameters.rope_theta is 0.0; expected"));
 }
 
+// The host's form of GGUF files: a divisor for each pair of a head.
+TEST(LlamaConfig, RopeFactorsAreADivisorForEachPair) {
+  const auto count = static_cast<std::size_t>(parse(llama()).head_dim / 2);
+  json rope = {{"rope_type", "factors"}, {"factors", std::vector<float>(count, 2.0f)}};
+  const Rope read = parse(with_rope(rope)).rope;
+  EXPECT_EQ(read.scaling, RopeScaling::kFactors);
+  EXPECT_EQ(read.factors, std::vector<float>(count, 2.0f));
+  for (const json& wrong :
+       {json(std::vector<float>(count + 1, 2.0f)), json(std::vector<float>(count, 0.5f)), json("x"), json()}) {
+    EXPECT_THAT(Refused::invalid(with_rope(with(rope, "factors", wrong))), HasSubstr("numbers from 1 to 1000000"));
+  }
+}
+
 TEST(LlamaConfig, HostileSizesAreRefusedWithKeyValueAndExpectation) {
   Refused::expect_of_sizes(
       llama(), {"vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",

@@ -45,6 +45,15 @@ TEST(InverseFrequencies, OfYarnAreBitEqualToThoseOfTransformers) {
                                 0x1.234fecp-8f, 0x1.eb61ap-10f, 0x1.9e6d78p-11f}));
 }
 
+TEST(InverseFrequencies, FactorsDivideThem) {
+  Rope rope = rope_of(RopeScaling::kNone, 10000.0, 1.0);
+  const std::vector<float> plain = inverse_frequencies(rope, 8);
+  rope.scaling = RopeScaling::kFactors;
+  rope.factors = {1.0f, 3.0f, 8.0f, 8.0f};
+  EXPECT_EQ(inverse_frequencies(rope, 8),
+            (std::vector<float>{plain[0], plain[1] / 3.0f, plain[2] / 8.0f, plain[3] / 8.0f}));
+}
+
 TEST(RopeTable, RowsHoldSineAndCosineOfTheRoundedAngle) {
   const std::vector<float> frequencies = inverse_frequencies(rope_of(RopeScaling::kNone, 10000.0, 1.0), 64);
   std::vector<float> cos(100 * 32), sin(100 * 32);
