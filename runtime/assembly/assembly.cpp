@@ -58,7 +58,7 @@ std::shared_ptr<const ModelFiles> Assembly::files_for(const PipelineDescription&
   if (files->checkpoint.fingerprint() != checkpoint().fingerprint() ||
       files->tokenizer.fingerprint() != tokenizer().fingerprint()) {
     throw AnotherModelError(fmt::format("{}: is not the model and tokenizer that run now ({})",
-                                        files->checkpoint.folder().string(), checkpoint().folder().string()));
+                                        files->checkpoint.path().string(), checkpoint().path().string()));
   }
   return files_;
 }

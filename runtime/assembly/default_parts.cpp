@@ -85,7 +85,7 @@ const Component& find_model(const Checkpoint& checkpoint, const PluginCatalog& c
       asked.push_back(component.name);
     }
   }
-  fail("{}: no model plugin supports a checkpoint of model type '{}'{}{}", checkpoint.folder().string(),
+  fail("{}: no model plugin supports a checkpoint of model type '{}'{}{}", checkpoint.path().string(),
        checkpoint.config().model_type, architecture_of(checkpoint.config()),
        reasons.empty() ? "; none is installed" : reasons);
 }
@@ -110,7 +110,7 @@ class Candidate {
   // Returns nullopt if the device cannot compute in a type of the model with these options, or if no attention accepts
   // the model there.
   std::optional<DefaultParts> try_model(const Component& model, const std::string& dtype) const {
-    Json options = {{"path", checkpoint_.folder().string()}};
+    Json options = {{"path", checkpoint_.path().string()}};
     if (!dtype.empty()) options["dtype"] = dtype;
     CreateContext context;
     context.device = part_.self;

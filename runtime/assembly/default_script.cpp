@@ -3,11 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <vector>
 
 #include "assembly/default_parts.hpp"
+#include "checkpoint/checkpoint.hpp"
 #include "error.hpp"
 #include "pipeline/lua_text.hpp"
 
@@ -86,23 +85,15 @@ std::string folder_list(std::span<const Served> models) {
   return list;
 }
 
-bool is_folder(const std::string& name) {
+// Whether the name is a folder or a GGUF file, and not a script.
+bool is_checkpoint(const std::string& name) {
   std::error_code ignored;
-  return fs::is_directory(name, ignored);
+  return fs::is_directory(name, ignored) || Checkpoint::is_gguf(name);
 }
 
 // A file of weights in place of a script would otherwise be reported as a syntax error in line 1.
 void check_is_no_weights(const std::string& file) {
-  std::ifstream stream(file, std::ios::binary);
-  std::string begin(4, '\0');
-  stream.read(begin.data(), static_cast<std::streamsize>(begin.size()));
   const std::string extension = fs::path(file).extension().string();
-  if (begin == "GGUF" || extension == ".gguf") {
-    fail(
-        "{}: GGUF files are not supported; give the folder of the model's safetensors checkpoint, which the GGUF file "
-        "was made from",
-        file);
-  }
   if (extension == ".bin" || extension == ".pth" || extension == ".pt") {
     fail(
         "{}: weights in pickle files (.bin, .pth, .pt) are not supported; load the model with transformers, save it "
@@ -119,7 +110,7 @@ PipelineScript load_folders(std::span<const std::string> names, const PluginCata
   for (const std::string& name : names) folders.push_back(clean(name));
   const std::string text = default_script(folders, catalog);
   // A single pipeline gets the name of its script: the part after the last "/".
-  const std::string what = names.size() == 1 ? folders.front().string() : "several folders";
+  const std::string what = names.size() == 1 ? folders.front().string() : "several checkpoints";
   return PipelineScript::from_text(text, "default pipeline of " + what, fs::current_path(), catalog);
 }
 
@@ -131,7 +122,7 @@ std::string default_script(std::span<const fs::path> folders, const PluginCatalo
     const fs::path path = clean(folder);
     const auto is_same = [&](const Served& model) { return model.folder == path; };
     if (std::any_of(models.begin(), models.end(), is_same)) {
-      fail("{}: is given twice; give each folder once", path.string());
+      fail("{}: is given twice; give each checkpoint once", path.string());
     }
     models.push_back({path, choose_default_parts(path, catalog)});
   }
@@ -150,10 +141,10 @@ std::string default_script(std::span<const fs::path> folders, const PluginCatalo
 
 PipelineScript load_pipelines(std::span<const std::string> names, const PluginCatalog& catalog) {
   if (names.empty()) return PipelineScript::load_demo(catalog);
-  if (std::all_of(names.begin(), names.end(), is_folder)) return load_folders(names, catalog);
+  if (std::all_of(names.begin(), names.end(), is_checkpoint)) return load_folders(names, catalog);
   if (names.size() > 1) {
-    const auto file = std::find_if_not(names.begin(), names.end(), is_folder);
-    fail("{}: is not the folder of a checkpoint; give one script, or only folders", *file);
+    const auto file = std::find_if_not(names.begin(), names.end(), is_checkpoint);
+    fail("{}: is no checkpoint (a folder, or a GGUF file); give one script, or only checkpoints", *file);
   }
   check_is_no_weights(names.front());
   return PipelineScript::load(names.front(), catalog);

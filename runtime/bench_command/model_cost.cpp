@@ -53,7 +53,9 @@ class Reader {
     for (const std::string_view values : {".qweight", ".weight_packed", ".weight"}) {
       if (!tensor.ends_with(values)) continue;
       const std::string name = tensor.substr(0, tensor.size() - values.size()) + ".weight";
-      if (const auto integers = checkpoint_.find_quantized(name)) {
+      // A model may take all matrices of a quantised GGUF file as floats (weights = "float").
+      const auto integers = dims_.weight_bits == 0 ? std::nullopt : checkpoint_.find_quantized(name);
+      if (integers) {
         return Matrix{integers->rows(), integers->columns(), {integers->bits(), integers->group_size()}};
       }
       if (view.shape.size() != 2) return std::nullopt;

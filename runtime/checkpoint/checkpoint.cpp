@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "checkpoint/gguf/translation.hpp"
 #include "checkpoint/json_file.hpp"
 #include "error.hpp"
 #include "json/is_there.hpp"
@@ -24,22 +25,25 @@ void check_has_no_gguf(const fs::path& folder) {
   for (const auto& entry : fs::directory_iterator(folder, ignored)) {
     const std::string name = entry.path().filename().native();
     if (!name.ends_with(".gguf")) continue;
-    fail(
-        "{}: has {}, but GGUF files are not supported; download the model's safetensors checkpoint, which the GGUF "
-        "file was made from",
-        folder.native(), quote(name));
+    fail("{}: is no Hugging Face checkpoint, but has {}; give the path of that file (of a split model the first part)",
+         folder.native(), quote(name));
   }
 }
 
 void check_folder(const fs::path& folder) {
   std::error_code ignored;
   if (!fs::exists(folder, ignored)) {
-    fail("{}: no such folder; give the folder of a Hugging Face checkpoint (config.json and model.safetensors)",
-         folder.native());
+    fail(
+        "{}: no such folder; give the folder of a Hugging Face checkpoint (config.json and model.safetensors), or a "
+        "GGUF "
+        "file",
+        folder.native());
   }
   if (!fs::is_directory(folder, ignored)) {
-    fail("{}: is a file; give the folder of a Hugging Face checkpoint (config.json and model.safetensors)",
-         folder.native());
+    fail(
+        "{}: is a file, but no GGUF file; give the folder of a Hugging Face checkpoint (config.json and "
+        "model.safetensors), or a GGUF file",
+        folder.native());
   }
   if (!is_there(folder / "config.json")) {
     check_has_no_gguf(folder);
@@ -115,12 +119,45 @@ std::string_view prevailing_dtype(const TensorMap& tensors) {
   return config_spelling(most == bytes.end() ? Dtype::kF32 : most->first);
 }
 
+// Blocks become bf16, whatever type the norms beside them have.
+std::string_view gguf_dtype(const TensorMap& tensors) {
+  const bool blocks =
+      std::ranges::any_of(tensors, [](const auto& tensor) { return tensor.second.dtype == Dtype::kOther; });
+  return blocks ? "bfloat16" : prevailing_dtype(tensors);
+}
+
+// Models look rows of these up, which must be floats.
+bool is_embedding(std::string_view name) {
+  return name.ends_with("embed_tokens.weight") || name.ends_with(".wte.weight") || name.ends_with(".wpe.weight");
+}
+
+// The integers of most bytes of those matrices that are kept as integers; nullopt: there are none.
+std::optional<GgufIntegers> prevailing_integers(const TensorMap& tensors) {
+  std::map<GgufType, std::size_t> bytes;
+  for (const auto& [name, view] : tensors) {
+    if (view.shape.size() == 2 && !is_embedding(name) && kept_integers(view.gguf->type))
+      bytes[view.gguf->type] += view.bytes.size();
+  }
+  if (bytes.empty()) return std::nullopt;
+  return kept_integers(
+      std::max_element(bytes.begin(), bytes.end(), [](auto& a, auto& b) { return a.second < b.second; })->first);
+}
+
 }  // namespace
 
-Checkpoint Checkpoint::open(const fs::path& folder) {
+bool Checkpoint::is_gguf(const fs::path& path) {
+  std::error_code ignored;
+  return !fs::is_directory(path, ignored) && (path.extension() == ".gguf" || GgufFile::is_one(path));
+}
+
+Checkpoint Checkpoint::open(const fs::path& path) {
+  return is_gguf(path) ? open_gguf(path) : open_folder(path);
+}
+
+Checkpoint Checkpoint::open_folder(const fs::path& folder) {
   check_folder(folder);
   Checkpoint out;
-  out.folder_ = folder;
+  out.path_ = folder;
   std::vector<SafetensorsFile> files;
   if (is_there(folder / kSingleFile)) {
     files.emplace_back(folder / kSingleFile);
@@ -140,17 +177,40 @@ Checkpoint Checkpoint::open(const fs::path& folder) {
   } else {
     fail_without_weights(folder);
   }
-  out.files_ = std::make_shared<const std::vector<SafetensorsFile>>(std::move(files));
+  const auto kept = std::make_shared<const std::vector<SafetensorsFile>>(std::move(files));
+  for (const SafetensorsFile& file : *kept) out.files_.push_back({file.bytes(), file.identity()});
+  out.owner_ = kept;
   out.config_ = read_model_config(folder, prevailing_dtype(out.tensors_));
   out.generation_config_ = read_generation_config(folder, out.config_);
-  out.weights_hash_ = std::make_unique<WeightsHash>(out.tensors_, out.files_);
+  out.weights_hash_ = std::make_unique<WeightsHash>(out.tensors_, out.owner_);
+  return out;
+}
+
+Checkpoint Checkpoint::open_gguf(const fs::path& file) {
+  const auto parts = std::make_shared<const std::vector<GgufFile>>(open_gguf_parts(file));
+  GgufModel model = translate_gguf(*parts);
+  Checkpoint out;
+  out.path_ = file;
+  for (const GgufFile& part : *parts) out.files_.push_back({part.bytes(), part.identity()});
+  out.owner_ = parts;
+  out.tensors_ = std::move(model.tensors);
+  const std::optional<GgufIntegers> integers = prevailing_integers(out.tensors_);
+  out.config_ = make_model_config(model.config, file.native(), gguf_dtype(out.tensors_));
+  if (integers) {
+    nlohmann::json config = nlohmann::json::parse(out.config_.json);
+    out.config_.quantization = gguf_quantization(config, integers->bits, integers->group_size);
+    out.config_.json = config.dump();
+  }
+  out.generation_config_.eos_token_ids = std::move(model.eos_token_ids);
+  out.generation_config_.bos_token_id = model.bos_token_id;
+  out.weights_hash_ = std::make_unique<WeightsHash>(out.tensors_, out.owner_);
   return out;
 }
 
 Checkpoint Checkpoint::from_memory(const std::string& name, ModelConfig config, TensorMap tensors,
                                    std::shared_ptr<const void> owner) {
   Checkpoint out;
-  out.folder_ = name;
+  out.path_ = name;
   out.generation_config_.eos_token_ids = config.eos_token_ids;
   out.generation_config_.bos_token_id = config.bos_token_id;
   out.config_ = std::move(config);
@@ -161,7 +221,7 @@ Checkpoint Checkpoint::from_memory(const std::string& name, ModelConfig config, 
 
 std::optional<QuantizedMatrix> Checkpoint::find_quantized(std::string_view name) const {
   if (!config_.quantization) return std::nullopt;
-  return QuantizedMatrix::find(tensors_, *config_.quantization, name, folder_.native());
+  return QuantizedMatrix::find(tensors_, *config_.quantization, name, path_.native());
 }
 
 const TensorView* Checkpoint::find(std::string_view name) const {

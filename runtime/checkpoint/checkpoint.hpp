@@ -1,13 +1,15 @@
-// runtime/checkpoint/checkpoint.hpp: a Hugging Face model folder: config.json, generation_config.json (optional) and
-// the weights, in model.safetensors or in the shards that model.safetensors.index.json lists. Opening maps the files
-// and checks their headers, but reads no weights, so it takes milliseconds at any size. Immutable after open(), and
-// thread-safe.
+// runtime/checkpoint/checkpoint.hpp: a model in files. Either a Hugging Face folder: config.json,
+// generation_config.json (optional) and the weights, in model.safetensors or in the shards that
+// model.safetensors.index.json lists. Or a GGUF file, of a split model the first part; it looks like the folder that it
+// was converted from (gguf/translation.hpp). Opening maps the files and checks their headers, but reads no weights, so
+// it takes milliseconds at any size. Immutable after open(), and thread-safe.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,15 +26,18 @@ namespace mortise {
 // open(), and thread-safe.
 class Checkpoint {
  public:
-  // Throws an Error with the file, the problem and the remedy if the folder or one of its files cannot be used.
-  static Checkpoint open(const std::filesystem::path& folder);
+  // `path`: a folder or a GGUF file. Throws an Error with the file, the problem and the remedy if it cannot be used.
+  static Checkpoint open(const std::filesystem::path& path);
+
+  // Whether `path` is meant as a GGUF file: its name ends with .gguf, or it begins as such a file does.
+  static bool is_gguf(const std::filesystem::path& path);
 
   // Makes a model with made-up weights, for benchmarks. `tensors` are in memory that `owner` keeps; `name` replaces the
   // folder in messages, and is the model's name.
   static Checkpoint from_memory(const std::string& name, ModelConfig config, TensorMap tensors,
                                 std::shared_ptr<const void> owner);
 
-  const std::filesystem::path& folder() const { return folder_; }
+  const std::filesystem::path& path() const { return path_; }  // as given to open()
   const ModelConfig& config() const { return config_; }
   const GenerationConfig& generation_config() const { return generation_config_; }
 
@@ -68,13 +73,21 @@ class Checkpoint {
   std::optional<std::string> identity() const;
 
  private:
-  Checkpoint() = default;
+  // A file of the weights, for identity().
+  struct WeightFile {
+    std::span<const std::byte> bytes;
+    std::optional<std::string> identity;
+  };
 
-  std::filesystem::path folder_;
+  Checkpoint() = default;
+  static Checkpoint open_folder(const std::filesystem::path& folder);
+  static Checkpoint open_gguf(const std::filesystem::path& file);
+
+  std::filesystem::path path_;
   ModelConfig config_;
   GenerationConfig generation_config_;
-  std::shared_ptr<const std::vector<SafetensorsFile>> files_;  // null: made-up weights
-  std::shared_ptr<const void> owner_;                          // of made-up weights
+  std::vector<WeightFile> files_;      // in the memory of owner_; empty: made-up weights
+  std::shared_ptr<const void> owner_;  // of the memory that tensors_ points into
   TensorMap tensors_;
   std::unique_ptr<WeightsHash> weights_hash_;  // null: made-up weights
 };

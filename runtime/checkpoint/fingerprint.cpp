@@ -55,7 +55,7 @@ void Checkpoint::start_hashing(const std::optional<std::filesystem::path>& cache
   if (!weights_hash_) return;
   std::optional<HashSidecar> sidecar;
   if (const std::optional<std::string> identity = this->identity(); identity && cache_folder) {
-    sidecar.emplace(*cache_folder, folder_, *identity);
+    sidecar.emplace(*cache_folder, path_, *identity);
   }
   weights_hash_->start(std::move(sidecar));
 }
@@ -69,22 +69,21 @@ std::string Checkpoint::fingerprint() const {
 // The files identify the weights. config.json and the index decide which tensors they are, and which file a tensor
 // comes from if two files have it.
 std::optional<std::string> Checkpoint::identity() const {
-  if (files_ == nullptr || files_->empty()) return std::nullopt;
+  if (files_.empty()) return std::nullopt;
   Hasher hasher;
   hasher.add(config_without_origin(config_.json));
   for (const auto& [name, view] : tensors_) {
     add_description(hasher, name, view);
-    for (std::size_t i = 0; i < files_->size(); ++i) {
-      const TensorMap& in_file = (*files_)[i].tensors();
-      const auto found = in_file.find(name);
-      if (found != in_file.end() && found->second.bytes.data() == view.bytes.data()) hasher.add(i);
+    for (std::size_t i = 0; i < files_.size(); ++i) {
+      const std::span<const std::byte> file = files_[i].bytes;
+      if (view.bytes.data() >= file.data() && view.bytes.data() < file.data() + file.size()) hasher.add(i);
     }
   }
   std::string all = hasher.hex();
-  for (const SafetensorsFile& file : *files_) {
-    if (!file.identity()) return std::nullopt;
+  for (const WeightFile& file : files_) {
+    if (!file.identity) return std::nullopt;
     all += ' ';
-    all += *file.identity();
+    all += *file.identity;
   }
   return all;
 }

@@ -95,8 +95,10 @@ std::vector<std::string> names(const json& config, const char* key, const std::s
 
 ModelConfig read_model_config(const std::filesystem::path& folder, std::string_view weights_dtype) {
   const std::filesystem::path path = folder / "config.json";
-  const std::string& where = path.native();
-  json config = read_json_object(path);
+  return make_model_config(read_json_object(path), path.native(), weights_dtype);
+}
+
+ModelConfig make_model_config(json config, const std::string& where, std::string_view weights_dtype) {
   normalise_dtype(config, where, weights_dtype);
   normalise_rope(config, where);
 

@@ -19,6 +19,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -42,5 +43,7 @@ struct ModelConfig {
 
 // Reads `folder`/config.json. `weights_dtype` is used if the file has no dtype.
 ModelConfig read_model_config(const std::filesystem::path& folder, std::string_view weights_dtype);
+// The same for a configuration that was read or made. `where` names it in messages.
+ModelConfig make_model_config(nlohmann::json config, const std::string& where, std::string_view weights_dtype);
 
 }  // namespace mortise

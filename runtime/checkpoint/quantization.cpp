@@ -208,4 +208,14 @@ std::optional<QuantizationConfig> normalise_quantization(json& config, const std
   return out;
 }
 
+QuantizationConfig gguf_quantization(json& config, int bits, std::int64_t group_size) {
+  config["quantization_config"] = {
+      {"quant_method", "gguf"}, {"bits", bits}, {"group_size", group_size}, {"type", "int"}};
+  QuantizationConfig out;
+  out.layout = QuantizedLayout::kGguf;
+  out.bits = bits;
+  out.group_size = group_size;
+  return out;
+}
+
 }  // namespace mortise

@@ -8,6 +8,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "checkpoint/gguf/types.hpp"
+#include "checkpoint/half.hpp"
 #include "error.hpp"
 
 namespace mortise {
@@ -22,16 +24,6 @@ T element(const TensorView& tensor, std::int64_t i) {
   T value;
   std::memcpy(&value, tensor.bytes.data() + static_cast<std::size_t>(i) * sizeof(T), sizeof value);
   return value;
-}
-
-// Exact: a denormal half is an ordinary float.
-float half_to_float(std::uint16_t half) {
-  const std::uint32_t sign = static_cast<std::uint32_t>(half & 0x8000u) << 16, magnitude = half & 0x7fffu;
-  if (magnitude < 0x0400u) {
-    return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(static_cast<float>(magnitude) * 0x1p-24f));
-  }
-  const std::uint32_t bias = magnitude >= 0x7c00u ? 255 - 31 : 127 - 15;
-  return std::bit_cast<float>(sign | ((magnitude << 13) + (bias << 23)));
 }
 
 float float_element(const TensorView& tensor, std::int64_t i) {
@@ -60,6 +52,8 @@ class QuantizedMatrix::Finder {
         return awq();
       case QuantizedLayout::kFp8:
         return fp8();
+      case QuantizedLayout::kGguf:
+        return gguf();
       case QuantizedLayout::kCompressedTensors:
         break;
     }
@@ -210,6 +204,23 @@ class QuantizedMatrix::Finder {
     scales_by_row(out);
     zeros_by_row(out);
     order_from(".weight_g_idx", out);
+    return out;
+  }
+
+  // The types that are not kept as integers are read as floats.
+  std::optional<QuantizedMatrix> gguf() const {
+    const TensorView* weight = optional(".weight");
+    if (weight == nullptr || !weight->gguf || weight->shape.size() != 2) return std::nullopt;
+    const auto integers = kept_integers(weight->gguf->type);
+    if (!integers) return std::nullopt;
+    QuantizedMatrix out;
+    out.bits_ = integers->bits;
+    out.values_ = weight;
+    out.gguf_ = *integers;
+    out.n_ = weight->shape[weight->gguf->transposed ? 1 : 0];
+    out.k_ = weight->shape[weight->gguf->transposed ? 0 : 1];
+    out.group_size_ = integers->group_size;
+    if (out.k_ >= kMaxColumns) wrong(".weight", *weight, "fewer columns");
     return out;
   }
 
@@ -456,8 +467,24 @@ float QuantizedMatrix::scale(std::int64_t n, std::int64_t g) const {
   return float_element(*scales_, n / scale_rows_ * scale_row_stride_ + g * scale_group_stride_);
 }
 
+// A row is a sequence of blocks, each with the scale of its columns.
+void QuantizedMatrix::read_gguf(std::int64_t n0, std::int64_t n1, std::uint8_t* values, float* scales,
+                                std::uint8_t* zeros) const {
+  const GgufStorage& storage = *values_->gguf;
+  const std::size_t row_bytes = values_->bytes.size() / static_cast<std::size_t>(n_);
+  for (std::int64_t n = n0; n < n1; ++n, values += k_, scales += groups()) {
+    const auto row = static_cast<std::size_t>(storage.stored_row(n, n_));
+    read_gguf_integers(storage.type, values_->bytes.subspan(row * row_bytes, row_bytes), values, scales);
+  }
+  std::fill_n(zeros, (n1 - n0) * groups(), gguf_->zero);
+}
+
 void QuantizedMatrix::read(std::int64_t n0, std::int64_t n1, std::uint8_t* values, float* scales,
                            std::uint8_t* zeros) const {
+  if (gguf_) {
+    read_gguf(n0, n1, values, scales, zeros);
+    return;
+  }
   read_values(n0, n1, values);
   for (std::int64_t n = n0; n < n1; ++n) {
     for (std::int64_t g = 0; g < groups(); ++g) {

@@ -20,6 +20,7 @@
 //               ceil(K/128)] (block)
 //   compressed-tensors, MXFP4   P.weight_packed u8 [N, K/2], a byte = two neighbouring k in E2M1, lowest bits first;
 //               P.weight_scale u8 [N, K/32], E8M0: 2^(byte - 127), 255: NaN
+//   gguf        P.weight, blocks of a type that kept_integers() knows (gguf/types.hpp), each with its scale
 // Checked against excerpts of public code: packing and unpacking in QuantLinear (gptq; its zero points wrap around),
 // pack_awq and unpack_awq, compressed-tensors' PackedQuantizationCompressor and MXFP4PackedCompressor, and vLLM's
 // CompressedTensorsW4A16Mxfp4. Not checked against vLLM's other loaders, nor against a released checkpoint.
@@ -69,6 +70,7 @@ class QuantizedMatrix {
 
   std::int64_t groups() const { return (k_ + group_size_ - 1) / group_size_; }
   void read_values(std::int64_t n0, std::int64_t n1, std::uint8_t* values) const;
+  void read_gguf(std::int64_t n0, std::int64_t n1, std::uint8_t* values, float* scales, std::uint8_t* zeros) const;
   std::uint8_t zero(std::int64_t n, std::int64_t g) const;
   float scale(std::int64_t n, std::int64_t g) const;
   std::uint8_t in_word(const TensorView& tensor, std::int64_t word, std::int64_t index) const;
@@ -81,7 +83,8 @@ class QuantizedMatrix {
   std::vector<std::int32_t> positions_;  // the inverse of order_
 
   const TensorView* values_ = nullptr;
-  bool values_by_row_ = false;  // [N, K..]; otherwise [K.., N..]
+  std::optional<GgufIntegers> gguf_;  // set: values_ has blocks, and none of the members below is used
+  bool values_by_row_ = false;        // [N, K..]; otherwise [K.., N..]
   bool words_along_k_ = false;
   Packing packing_ = Packing::kColumns;
   const TensorView* scales_ = nullptr;

@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "checkpoint/gguf/storage.hpp"
 #include "checkpoint/mapped_file.hpp"
 
 namespace mortise {
@@ -40,12 +41,15 @@ enum class Dtype : std::uint8_t {
 // Bytes of one element. REQUIRES: not kOther.
 std::size_t dtype_size(Dtype dtype);
 
-// A tensor of a mapped file: row-major, aligned to its element size, read-only. Valid as long as the file is open.
+// A tensor of a mapped file: row-major, aligned to its element size, read-only. Valid as long as the file is open. In a
+// GGUF file the bytes may lie otherwise.
 struct TensorView {
   Dtype dtype = Dtype::kOther;
   std::string dtype_name;  // as in the file: "BF16", "F8_E4M3"
   std::vector<std::int64_t> shape;
   std::span<const std::byte> bytes;
+  // Of a GGUF file: how the bytes lie. The dtype is kOther if they are not floats; gguf/floats.hpp converts them.
+  std::optional<GgufStorage> gguf = std::nullopt;
 };
 
 using TensorMap = std::map<std::string, TensorView, std::less<>>;
@@ -58,6 +62,7 @@ class SafetensorsFile {
 
   const TensorMap& tensors() const { return tensors_; }
   const std::map<std::string, std::string, std::less<>>& metadata() const { return metadata_; }
+  std::span<const std::byte> bytes() const { return file_.bytes(); }
   const std::optional<std::string>& identity() const { return file_.identity(); }  // see MappedFile
 
  private:

@@ -91,7 +91,7 @@ void check_draft_model(const PipelineDescription& pipeline, const PartInstance& 
   context.model_config = checkpoint.config().json;
   mortise_query query = pipeline.query();
   query.model_config = {context.model_config.data(), context.model_config.size()};
-  nlohmann::json model_options = {{"path", checkpoint.folder().string()}};
+  nlohmann::json model_options = {{"path", checkpoint.path().string()}};
   const auto dtype = options.find("dtype");
   if (dtype != options.end() && *dtype != "auto") model_options["dtype"] = *dtype;
   for (const PartChoice& choice : pipeline.model.choices) {
@@ -108,14 +108,16 @@ void check_draft_model(const PipelineDescription& pipeline, const PartInstance& 
 }
 
 // Checks a proposer's checkpoint, so that a missing, damaged or unsupported one is reported here instead of when its
-// weights are loaded. A folder or file without config.json is the plugin's own format, which the plugin checks.
+// weights are loaded. A folder without config.json, or a file that is no GGUF
+// file, is the plugin's own format, which the plugin checks.
 void check_draft_checkpoint(const PipelineDescription& pipeline, const PartInstance& device,
                             const PartInstance& proposer) {
   const auto path = proposer.options().find("path");
   if (path == proposer.options().end() || !path->is_string()) return;
   const std::filesystem::path folder = path->get<std::string>();
   std::error_code ignored;
-  if (std::filesystem::exists(folder, ignored) && !std::filesystem::exists(folder / "config.json", ignored)) return;
+  const bool is_checkpoint = Checkpoint::is_gguf(folder) || std::filesystem::exists(folder / "config.json", ignored);
+  if (std::filesystem::exists(folder, ignored) && !is_checkpoint) return;
   try {
     check_draft_model(pipeline, device, proposer.options(), Checkpoint::open(folder));
   } catch (const Error& error) {
@@ -178,7 +180,7 @@ void check_pipeline(const PipelineDescription& pipeline, bool has_own_chat) {
   const std::uint64_t kv_bytes = check_attention(pipeline, attention, dims, fills_device);
   const auto memory = memory_of(device);
   if (checkpoint) {
-    const Tokenizer tokenizer = Tokenizer::load(checkpoint->folder());
+    const Tokenizer tokenizer = Tokenizer::load(checkpoint->path());
     if (!has_own_chat) check_chat_template(tokenizer);
   }
   if (checkpoint && memory) {
@@ -212,7 +214,7 @@ void check_script(const std::string& file) {
 void add_check_command(CLI::App& app) {
   CLI::App* check = app.add_subcommand("check", "validates a pipeline script without loading weights");
   auto file = std::make_shared<std::string>();
-  check->add_option("script", *file, "pipeline script, or a checkpoint's folder")->required();
+  check->add_option("script", *file, "pipeline script, or a checkpoint (its folder, or a GGUF file)")->required();
   check->callback([file] { check_script(*file); });
 }
 

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "assembly/default_script.hpp"
+#include "checkpoint/checkpoint.hpp"
 #include "cli/commands.hpp"
 #include "cli/generation.hpp"
 #include "cli/prompt.hpp"
@@ -159,8 +160,9 @@ int hold_dialogue(Session& session, const RunOptions& options, const SamplingPar
 
 void print_script(const std::string& folder) {
   std::error_code ignored;
-  if (folder.empty() || std::filesystem::is_regular_file(folder, ignored)) {
-    throw CLI::ValidationError("--print-script needs a checkpoint's folder: mortise run --print-script FOLDER");
+  const bool is_script = std::filesystem::is_regular_file(folder, ignored) && !Checkpoint::is_gguf(folder);
+  if (folder.empty() || is_script) {
+    throw CLI::ValidationError("--print-script needs a checkpoint: mortise run --print-script FOLDER, or a GGUF file");
   }
   const std::filesystem::path path = folder;
   std::cout << default_script({&path, 1}, PluginCatalog::standard()) << std::flush;
@@ -212,7 +214,7 @@ void add_run_command(CLI::App& app) {
       ->check(CLI::Range(0, INT32_MAX));
   command->add_flag("--json", options->json, "print one JSON object instead of text; with -n a list");
   command->add_flag("--print-script", options->print_script,
-                    "write the pipeline script of a checkpoint's folder, as a starting point, and end");
+                    "write the pipeline script of a checkpoint (folder or GGUF file), as a starting point, and end");
   command->callback([options] { run(*options); });
 }
 

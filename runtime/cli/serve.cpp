@@ -237,7 +237,7 @@ void add_serve_command(CLI::App& app) {
   ServerOptions& server = options->server;
   add_session_options(*command, options->session);
   add_record_option(*command, options->session);
-  command->add_option("folders", options->session.folders, "folders of further checkpoints, served beside the first");
+  command->add_option("folders", options->session.folders, "further checkpoints, served beside the first");
   command->add_option("--host", server.host, "address to listen at; 0.0.0.0 for all addresses of the machine")
       ->capture_default_str();
   command->add_option("--port", server.port, "port to listen at, 0 for a free one; the url is printed")

@@ -3,23 +3,13 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <fstream>
 #include <utility>
 
 #include "assembly/another_model.hpp"
 #include "error.hpp"
-#include "json/bounded_json.hpp"
 
 namespace mortise {
 namespace {
-
-nlohmann::json tokenizer_config(const Assembly& assembly) {
-  std::ifstream in(assembly.checkpoint().folder() / "tokenizer_config.json");
-  if (!in) return nlohmann::json::object();
-  const std::string text{std::istreambuf_iterator<char>(in), {}};
-  const nlohmann::json config = parse_json(text);  // valid JSON, because the tokenizer has read it
-  return config.is_object() ? config : nlohmann::json::object();
-}
 
 void warn_of_small_cache(const OpenPipeline& pipeline) {
   const EngineLimits limits = pipeline.assembly.limits();
@@ -68,7 +58,7 @@ ServedModelRef ServedModels::serve(OpenPipeline& pipeline, nlohmann::json kv_eve
                   const SwapOptions& options) { return swap(pipeline, pipeline.try_change(change), options); },
       .kv_events = std::move(kv_events),
       .max_waiting = max_waiting_,
-      .tokenizer_config = tokenizer_config(pipeline.assembly)});
+      .tokenizer_config = nlohmann::json::parse(pipeline.assembly.tokenizer().config())});
 }
 
 ServedModelRef ServedModels::find(const OpenPipeline& pipeline) const {

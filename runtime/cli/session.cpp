@@ -36,7 +36,7 @@ PipelineScript load_script(const SessionOptions& options) {
 
 void add_session_options(CLI::App& command, SessionOptions& options) {
   command.add_option("script", options.script,
-                     "pipeline script, or a checkpoint's folder (default: the embedded demo)");
+                     "pipeline script, or a checkpoint (its folder, or a GGUF file) (default: the embedded demo)");
   command.add_option("--trace", options.trace, "write a Chrome trace of the engine's steps to this file");
   command.add_option(
       "--record-abi", options.record_abi,
@@ -143,7 +143,7 @@ std::optional<std::string> Session::end_trace() {
 
 std::string Session::model_name(const std::string& pipeline, const Assembly& assembly) const {
   // Several pipelines with one checkpoint are several models, named by pipeline.
-  return script_.pipelines().size() > 1 ? pipeline : assembly.checkpoint().folder().filename().string();
+  return script_.pipelines().size() > 1 ? pipeline : assembly.checkpoint().path().filename().string();
 }
 
 ServiceInfo Session::service_info(const PipelineDescription& description, const Assembly& assembly) {
@@ -173,7 +173,7 @@ EngineHooks Session::hooks_for(const OpenPipeline& pipeline) {
   if (options_.watcher) hooks.watcher = options_.watcher(pipeline.name, pipeline.assembly);
   if (recorder_) {
     const Assembly& assembly = pipeline.assembly;
-    hooks.watcher = &recorder_->add_pipeline({pipeline.name, assembly.checkpoint().folder().filename().string(),
+    hooks.watcher = &recorder_->add_pipeline({pipeline.name, assembly.checkpoint().path().filename().string(),
                                               assembly.system_fingerprint(), assembly.numerics_id(),
                                               assembly.dims().vocab_size, assembly.vocabulary()});
   }

@@ -59,7 +59,7 @@ void add(CLI::App& app, const char* name, const char* help,
          std::function<Json(const Tokenizer&, const Json&)> convert) {
   CLI::App* command = app.add_subcommand(name, help);
   auto model_dir = std::make_shared<std::string>();
-  command->add_option("model_dir", *model_dir, "folder with tokenizer.json")->required();
+  command->add_option("model_dir", *model_dir, "folder with tokenizer.json, or a GGUF file")->required();
   command->callback([model_dir, convert = std::move(convert)] { convert_lines(*model_dir, convert); });
 }
 

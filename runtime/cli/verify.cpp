@@ -68,7 +68,8 @@ int run(const VerifyOptions& options, bool as_json) {
 }  // namespace
 
 void add_verify_options(CLI::App& command, VerifyOptions& options) {
-  command.add_option("old", options.old_script, "pipeline script, or a checkpoint's folder")->required();
+  command.add_option("old", options.old_script, "pipeline script, or a checkpoint (its folder, or a GGUF file)")
+      ->required();
   command.add_option("new", options.new_script, "the pipeline to compare it with")->required();
   command
       .add_option("-i,--input", options.input,

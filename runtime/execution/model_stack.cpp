@@ -128,7 +128,7 @@ void ModelStack::open_model() {
   require_numerics(parts_.device, parts_.model.name, dims.dtype);
   if (const double weights = gib(weight_bytes()), memory = gib(device_memory(parts_.device)); weights > memory) {
     fail("{}: its weights take {:.1f} GiB in {}, and {} has {:.1f} GiB of memory; use a smaller model or more memory",
-         checkpoint().folder().string(), weights, weight_format(dims), parts_.device.name, memory);
+         checkpoint().path().string(), weights, weight_format(dims), parts_.device.name, memory);
   }
 }
 
@@ -263,10 +263,10 @@ const mortise_weight_cache_table* ModelStack::open_weight_cache() {
     spdlog::warn(
         "{}: {} keeps no packed weights of it at this start: its weights are not in files, or a file was changed less "
         "than a tenth of a second ago, so that the next change might go unnoticed; a later start keeps them",
-        checkpoint().folder().string(), parts_.device.name);
+        checkpoint().path().string(), parts_.device.name);
     return nullptr;
   }
-  const std::string folder = checkpoint().folder().string();
+  const std::string folder = checkpoint().path().string();
   std::string format = dtype_name(dims().dtype);
   if (dims().weight_bits != 0) {
     format += fmt::format("-{}-{}", weight_type_name(dims()), dims().weight_group_size);
@@ -285,7 +285,7 @@ const mortise_weight_cache_table* ModelStack::open_weight_cache() {
 void ModelStack::name_tuning_folder() {
   const auto* table = static_cast<const mortise_tuning_table*>(device_->get_ext(MORTISE_EXT_TUNING));
   if (table == nullptr) return;
-  const std::string folder = checkpoint().folder().string();
+  const std::string folder = checkpoint().path().string();
   parts_.device.perform("tuning", [&](mortise_error* error) {
     return table->keep_beside(parts_.device.self, {folder.data(), folder.size()}, error);
   });
@@ -299,7 +299,7 @@ void ModelStack::tell_unused_scales() const {
   for (const auto& [name, view] : checkpoint().tensors()) {
     if (!name.ends_with(".input_scale") && !name.ends_with(".k_scale") && !name.ends_with(".v_scale")) continue;
     spdlog::info("{}: scales for activations and KV ({}, ...) are not used: only weights are in FP8",
-                 checkpoint().folder().string(), name);
+                 checkpoint().path().string(), name);
     return;
   }
 }
@@ -308,7 +308,7 @@ void ModelStack::load_weights() {
   tell_unused_scales();
   name_tuning_folder();
   const mortise_weight_cache_table* const cache = open_weight_cache();
-  WeightReader weights(checkpoint());
+  WeightReader weights(checkpoint(), dims().dtype);
   const mortise_weight_reader reader = weights.abi();
   const auto close_cache = [&](std::int32_t complete) {
     if (cache == nullptr) return;
@@ -322,6 +322,9 @@ void ModelStack::load_weights() {
     throw;
   }
   close_cache(1);
+  if (const std::string widened = weights.widened(); !widened.empty()) {
+    spdlog::info("{}: {}", checkpoint().path().string(), widened);
+  }
 }
 
 // Returns the device's graph functions if everything that runs in a step can be captured, else null.

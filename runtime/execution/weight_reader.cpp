@@ -1,7 +1,11 @@
 #include "execution/weight_reader.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <new>
+#include <set>
+#include <string_view>
 #include <utility>
 
 namespace mortise {
@@ -47,31 +51,59 @@ void read_quantized_rows(void* context, std::int64_t n0, std::int64_t n1, std::u
   static_cast<const QuantizedMatrix*>(context)->read(n0, n1, values, scales, zeros);
 }
 
+// The numbers of elements of a tensor of floats; of a GGUF file, of the floats that its blocks become.
+std::uint64_t num_floats(const TensorView& view) {
+  if (view.gguf) {
+    const GgufTypeInfo& info = info_of(view.gguf->type);
+    return view.bytes.size() / info.block_bytes * info.block_elements;
+  }
+  const bool is_float = view.dtype == Dtype::kBf16 || view.dtype == Dtype::kF16 || view.dtype == Dtype::kF32;
+  return is_float ? view.bytes.size() / dtype_size(view.dtype) : 0;
+}
+
 // Returns the bytes of a tensor once it is prepared. Integer tensors keep their size. The layers' matrices may become
-// integers. Tensors with a row per token, such as the embedding, keep their type.
+// integers. Tensors with a row per token, such as the embedding, keep their type, and of a quantised GGUF file the
+// blocks that are not kept as integers become floats.
 std::uint64_t prepared_bytes(const TensorView& view, const mortise_model_dims& dims) {
   const std::uint64_t element_bytes = dims.dtype == MORTISE_BF16 ? 2 : 4;
-  const bool is_float = view.dtype == Dtype::kBf16 || view.dtype == Dtype::kF16 || view.dtype == Dtype::kF32;
-  if (view.dtype == Dtype::kOther) return 0;
-  if (!is_float) return view.bytes.size();
-  const std::uint64_t count = view.bytes.size() / dtype_size(view.dtype);
+  const std::uint64_t count = num_floats(view);
+  if (count == 0) return view.dtype == Dtype::kOther ? 0 : view.bytes.size();
   const bool layer = view.shape.size() == 2 && view.shape[0] != dims.vocab_size;
   if (dims.weight_bits == 0 || !layer) return count * element_bytes;
+  auto bits = static_cast<std::uint64_t>(dims.weight_bits);
+  auto group = static_cast<std::uint64_t>(dims.weight_group_size);
+  if (view.gguf && view.gguf->type != GgufType::kF32) {
+    const auto integers = kept_integers(view.gguf->type);
+    if (view.dtype == Dtype::kOther && !integers) return count * element_bytes;
+    if (integers)
+      bits = static_cast<std::uint64_t>(integers->bits), group = static_cast<std::uint64_t>(integers->group_size);
+  }
   // A scale and a zero point, or an exponent.
   const std::uint64_t group_bytes = dims.weight_type == MORTISE_F4_E2M1 ? 1 : 5;
   const auto rows = static_cast<std::uint64_t>(view.shape[0]), columns = static_cast<std::uint64_t>(view.shape[1]);
-  const auto group = dims.weight_group_size == 0 ? columns : static_cast<std::uint64_t>(dims.weight_group_size);
-  return count * static_cast<std::uint64_t>(dims.weight_bits) / 8 +
-         rows * ((columns + group - 1) / group) * group_bytes;
+  if (group == 0) group = columns;
+  return count * bits / 8 + rows * ((columns + group - 1) / group) * group_bytes;
 }
 
 }  // namespace
 
-// Gives a dense view. NOT_FOUND: unknown name; DATA_LOSS: the ABI has no type for the tensor.
+// Gives a dense view; of a tensor that a GGUF file has transposed, one with its strides exchanged. NOT_FOUND: unknown
+// name; DATA_LOSS: the ABI has no type for the tensor; RESOURCE_EXHAUSTED: there is no memory for its floats.
 mortise_status WeightReader::get(void* context, mortise_string_view name, mortise_tensor* tensor) {
-  const TensorView* view =
-      static_cast<const WeightReader*>(context)->checkpoint_.find({name.data, static_cast<std::size_t>(name.size)});
+  auto& reader = *static_cast<WeightReader*>(context);
+  const std::string wanted(name.data, static_cast<std::size_t>(name.size));
+  const TensorView* view = reader.checkpoint_.find(wanted);
   if (view == nullptr) return MORTISE_NOT_FOUND;
+  bool transposed = false;
+  if (view->gguf) {
+    try {
+      const GgufFloats& floats = reader.floats_of(wanted, *view);
+      view = &floats.view;
+      transposed = floats.transposed;
+    } catch (const std::bad_alloc&) {
+      return MORTISE_RESOURCE_EXHAUSTED;
+    }
+  }
   mortise_tensor result{};
   result.struct_size = sizeof result;
   result.flags = MORTISE_TENSOR_READ_ONLY;
@@ -85,6 +117,10 @@ mortise_status WeightReader::get(void* context, mortise_string_view name, mortis
     result.shape[i] = i < result.ndim ? static_cast<std::int64_t>(view->shape[static_cast<std::size_t>(i)]) : 1;
     result.stride[i] = i < result.ndim ? stride : 1;
     if (i < result.ndim) stride *= result.shape[i];
+  }
+  if (transposed && result.ndim == 2) {
+    result.stride[0] = 1;
+    result.stride[1] = result.shape[0];
   }
   *tensor = result;
   return MORTISE_OK;
@@ -119,6 +155,33 @@ mortise_status WeightReader::get_quantized(void* context, mortise_string_view na
 const QuantizedMatrix& WeightReader::keep(QuantizedMatrix matrix) {
   const std::lock_guard lock(mutex_);
   return quantized_.emplace_back(std::move(matrix));
+}
+
+// Holds the lock while it converts: a model loads its tensors one after the other, and must not convert one twice.
+const GgufFloats& WeightReader::floats_of(const std::string& name, const TensorView& view) {
+  const std::lock_guard lock(mutex_);
+  const auto found = floats_.find(name);
+  if (found != floats_.end()) return found->second;
+  const Dtype type = dtype_ == MORTISE_BF16 ? Dtype::kBf16 : Dtype::kF32;
+  return floats_.emplace(name, gguf_floats(view, type)).first->second;
+}
+
+std::string WeightReader::widened() const {
+  const std::lock_guard lock(mutex_);
+  std::set<std::string_view> types;
+  std::uint64_t in_file = 0, in_memory = 0;
+  for (const auto& [name, floats] : floats_) {
+    const TensorView& view = *checkpoint_.find(name);
+    if (view.dtype != Dtype::kOther) continue;
+    types.insert(info_of(view.gguf->type).name);
+    in_file += view.bytes.size();
+    in_memory += floats.view.bytes.size();
+  }
+  if (types.empty()) return {};
+  constexpr double kMebibyte = 1 << 20;
+  return fmt::format("weights of {} are computed as {}: {:.1f} MiB in memory, {:.1f} MiB in the file",
+                     fmt::join(types, ", "), dtype_ == MORTISE_BF16 ? "bf16" : "f32",
+                     static_cast<double>(in_memory) / kMebibyte, static_cast<double>(in_file) / kMebibyte);
 }
 
 mortise_weight_reader WeightReader::abi() {

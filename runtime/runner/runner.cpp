@@ -262,7 +262,7 @@ void Runner::warn_of_full_pool() {
   spdlog::warn(
       "{}: the draft model's KV cache of {} tokens is full: some sequences go without its drafts, or are computed by "
       "it anew; raise the proposer's kv_memory or lower max_num_seqs",
-      stack_->checkpoint().folder().string(), std::int64_t{limits_.num_blocks} * limits_.block_size);
+      stack_->checkpoint().path().string(), std::int64_t{limits_.num_blocks} * limits_.block_size);
 }
 
 RunnerStats Runner::stats() const {

@@ -182,7 +182,7 @@ PartDescription RunnerService::attention_with(const nlohmann::json& options) con
 
 void RunnerService::check_vocabulary(const Tokenizer& draft, const std::string& path) const {
   const Tokenizer& target = target_->files->tokenizer;
-  const std::string other = target_->files->checkpoint.folder().string();
+  const std::string other = target_->files->checkpoint.path().string();
   constexpr const char* kAdvice =
       "drafts would be different words; use a draft model that was made with the target's tokenizer";
   if (draft.vocab_size() != target.vocab_size()) {
@@ -234,7 +234,7 @@ void RunnerService::activate_kv(OpenRunner& entry, const std::function<void()>& 
   const std::int64_t wanted = (tokens + stack.block_size() - 1) / stack.block_size() + spare;
   const std::int64_t blocks =
       entry.kv_bytes ? static_cast<std::int64_t>(*entry.kv_bytes / stack.kv_bytes_per_block()) : wanted;
-  const std::string path = stack.checkpoint().folder().string();
+  const std::string path = stack.checkpoint().path().string();
   if (blocks == 0) {
     fail("kv_memory of {} bytes holds no block of {} tokens of the draft model in {}, which takes {} bytes; raise it",
          *entry.kv_bytes, stack.block_size(), path, stack.kv_bytes_per_block());

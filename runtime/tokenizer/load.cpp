@@ -1,11 +1,13 @@
-// Builds a Tokenizer from the files of a folder; each stage reads its member of tokenizer.json.
+// Builds a Tokenizer from the files of a folder, or from a GGUF file; each stage reads its member of tokenizer.json.
 #include <algorithm>
 #include <utility>
 #include <vector>
 
+#include "checkpoint/checkpoint.hpp"
 #include "error.hpp"
 #include "hasher.hpp"
 #include "json/is_there.hpp"
+#include "tokenizer/gguf/gguf_tokenizer.hpp"
 #include "tokenizer/tokenizer.hpp"
 #include "tokenizer/tokenizer_parts.hpp"
 
@@ -72,8 +74,7 @@ std::map<std::string, std::string> read_special_texts(const ConfigNode& config) 
   return texts;
 }
 
-std::string read_chat_template(const std::filesystem::path& model_dir, const ConfigNode& config) {
-  if (const auto path = model_dir / "chat_template.jinja"; is_there(path)) return read_text_file(path);
+std::string read_chat_template(const ConfigNode& config) {
   const auto node = config.find("chat_template");
   if (!node) return {};
   if (node->is_string()) return node->as_string();
@@ -104,9 +105,36 @@ void read_stages(Tokenizer::Parts& parts) {
   }
 }
 
+// What the files of a tokenizer have. `where`: of the configuration, for messages.
+struct Source {
+  TokenizerFile file;
+  nlohmann::json config;
+  std::string where;
+  std::optional<std::string> chat_template;  // of a file of its own
+};
+
+Source read_folder(const std::filesystem::path& folder) {
+  Source out{.file = read_tokenizer_file(folder / "tokenizer.json"),
+             .config = nlohmann::json::object(),
+             .where = (folder / "tokenizer_config.json").string(),
+             .chat_template = {}};
+  if (is_there(out.where)) out.config = read_json_file(out.where);
+  if (const auto path = folder / "chat_template.jinja"; is_there(path)) out.chat_template = read_text_file(path);
+  return out;
+}
+
+Source read_gguf(const std::filesystem::path& path) {
+  GgufTokenizer read = read_gguf_tokenizer(path);
+  return {.file = std::move(read.file), .config = std::move(read.config), .where = path.string(), .chat_template = {}};
+}
+
 }  // namespace
 
 void Tokenizer::check_is_in(const std::filesystem::path& model_dir) {
+  if (Checkpoint::is_gguf(model_dir)) {
+    check_gguf_has_tokenizer(model_dir);
+    return;
+  }
   if (is_there(model_dir / "tokenizer.json")) return;
   fail(
       "{}: has no tokenizer.json; download it with the checkpoint, or write one with transformers' "
@@ -116,21 +144,20 @@ void Tokenizer::check_is_in(const std::filesystem::path& model_dir) {
 
 Tokenizer Tokenizer::load(const std::filesystem::path& model_dir) {
   check_is_in(model_dir);
+  Source source = Checkpoint::is_gguf(model_dir) ? read_gguf(model_dir) : read_folder(model_dir);
   auto parts = std::make_unique<Parts>();
-  parts->file = read_tokenizer_file(model_dir / "tokenizer.json");
+  parts->file = std::move(source.file);
   read_stages(*parts);
   parts->file.merges = {};  // the model has them now
-  const std::filesystem::path config_path = model_dir / "tokenizer_config.json";
-  nlohmann::json document = nlohmann::json::object();
-  if (is_there(config_path)) document = read_json_file(config_path);
-  const ConfigNode config(document, config_path.string());
+  const ConfigNode config(source.config, source.where);
   add_configured_tokens(config, *parts);
   parts->added_tokens.finish(parts->normalizer.get());
   parts->bos_id = named_id(config, "bos_token", *parts);
   parts->eos_id = named_id(config, "eos_token", *parts);
   parts->special_token_texts = read_special_texts(config);
-  parts->chat_template = read_chat_template(model_dir, config);
-  parts->fingerprint = make_fingerprint(*parts, document);
+  parts->chat_template = source.chat_template ? *source.chat_template : read_chat_template(config);
+  parts->fingerprint = make_fingerprint(*parts, source.config);
+  if (source.config.is_object()) parts->config = source.config.dump();
   return Tokenizer(std::move(parts));
 }
 

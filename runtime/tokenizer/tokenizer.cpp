@@ -195,6 +195,10 @@ const std::map<std::string, std::string>& Tokenizer::special_token_texts() const
   return parts_->special_token_texts;
 }
 
+const std::string& Tokenizer::config() const {
+  return parts_->config;
+}
+
 const std::string& Tokenizer::fingerprint() const {
   return parts_->fingerprint;
 }

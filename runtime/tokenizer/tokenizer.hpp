@@ -1,4 +1,5 @@
-// runtime/tokenizer/tokenizer.hpp: converts text to token ids and back, by the tokenizer.json of a Hugging Face folder.
+// runtime/tokenizer/tokenizer.hpp: converts text to token ids and back, by the tokenizer.json of a Hugging Face folder
+// or by the tokenizer of a GGUF file, which is translated to such a file.
 // The stages are those of the file: added tokens are cut out, then normalizer, pre_tokenizer, model and post_processor;
 // decoder for the way back. The ids equal those of the `tokenizers` package for the same file. In addition, invalid
 // UTF-8, which Python strings cannot hold, becomes U+FFFD first (one for each maximal invalid part). `truncation` and
@@ -24,10 +25,11 @@ namespace mortise {
 // thread-safe.
 class Tokenizer {
  public:
-  // Reads tokenizer.json and, if they exist, tokenizer_config.json and chat_template.jinja. Throws an Error that names
-  // file and key if something is missing, malformed or not supported.
+  // Reads tokenizer.json and, if they exist, tokenizer_config.json and chat_template.jinja; or, if `model_dir` is a
+  // GGUF file, its keys tokenizer.*. Throws an Error that names file and key if something is missing, malformed or not
+  // supported.
   static Tokenizer load(const std::filesystem::path& model_dir);
-  // Throws an Error if the folder has no tokenizer.json. Reads nothing.
+  // Throws an Error if the folder has no tokenizer.json, or the GGUF file no tokenizer. Reads no tokens.
   static void check_is_in(const std::filesystem::path& model_dir);
 
   Tokenizer(Tokenizer&&) noexcept;
@@ -70,6 +72,8 @@ class Tokenizer {
   const std::string& chat_template() const;
   // The texts of special tokens by their names in templates: bos_token, eos_token, unk_token, ..
   const std::map<std::string, std::string>& special_token_texts() const;
+  // tokenizer_config.json as one JSON object, or what stands for it in a GGUF file; "{}" if there is none.
+  const std::string& config() const;
   // Returns the tokenizer's part of the numerics id, "tokenizer HASH; template HASH". It covers all bytes of
   // tokenizer.json, the members of tokenizer_config.json except chat_template, and chat_template().
   const std::string& fingerprint() const;

@@ -32,6 +32,7 @@ struct Tokenizer::Parts {
   std::optional<std::int32_t> bos_id;
   std::optional<std::int32_t> eos_id;
   std::string chat_template;
+  std::string config = "{}";
   std::map<std::string, std::string> special_token_texts;
   std::string fingerprint;
 

@@ -38,7 +38,8 @@ std::string take_quoted(std::string_view& text) {
 
 bool is_script(const std::string& set) {
   std::error_code unknown;
-  return set.ends_with(".lua") || (!set.empty() && std::filesystem::is_directory(expand_home(set), unknown));
+  return set.ends_with(".lua") || set.ends_with(".gguf") ||
+         (!set.empty() && std::filesystem::is_directory(expand_home(set), unknown));
 }
 
 // Returns the pipeline of that name if the script has several, otherwise the script's first pipeline.

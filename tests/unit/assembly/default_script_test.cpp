@@ -46,12 +46,12 @@ TEST_F(DefaultScript, SeveralFoldersArePipelinesWithUniqueNames) {
   EXPECT_EQ(names({a}), Names{"A-1.5B"});
   EXPECT_EQ(names({b, a}), (Names{"B", "A-1.5B"}));  // the first is the default
   EXPECT_EQ(names({a + "/", other, b}), (Names{"x/A-1.5B", "y/A-1.5B", "B"}));
-  EXPECT_THAT(error_of([&] { names({a, a + "/."}); }), HasSubstr("A-1.5B: is given twice; give each folder once"));
+  EXPECT_THAT(error_of([&] { names({a, a + "/."}); }), HasSubstr("A-1.5B: is given twice; give each checkpoint once"));
   write_text(dir_.path() / "p.lua", "return 1");
   EXPECT_THAT(error_of([&] {
                 names({a, dir_.path() / "p.lua"});
               }),
-              HasSubstr("p.lua: is not the folder of a checkpoint; give one script, or only folders"));
+              HasSubstr("p.lua: is no checkpoint (a folder, or a GGUF file); give one script, or only checkpoints"));
 }
 
 TEST_F(DefaultScript, PathsOfAnyLettersAreWrittenAsLuaReadsThem) {

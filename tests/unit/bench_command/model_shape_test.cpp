@@ -39,7 +39,7 @@ TEST(BenchShape, ADraftModelHasTheTargetsVocabulary) {
   EXPECT_EQ(draft.tokenizer.token(405), Tokenizer::load(MORTISE_SOURCE_DIR "/models/demo").token(405));
   EXPECT_EQ(nlohmann::json::parse(draft.checkpoint.config().json).at("vocab_size"), 4096);
   EXPECT_EQ(draft.checkpoint.find("lm_head.weight")->shape, (std::vector<std::int64_t>{4096, 768}));
-  EXPECT_EQ(draft.checkpoint.folder(), "68m");
+  EXPECT_EQ(draft.checkpoint.path(), "68m");
 }
 
 TEST(BenchShape, DeviceBytesCountATiedHeadOnceUnlessItBecomesIntegers) {
@@ -79,7 +79,7 @@ TEST(BenchShape, TheModelInMemoryIsTheOneThatIsWritten) {
   write_random_model(shape, dir.path());
   const ModelFiles written = ModelFiles::open(dir.path()), made = make_random_model(shape);
   EXPECT_EQ(made.checkpoint.config().json, written.checkpoint.config().json);
-  EXPECT_EQ(made.checkpoint.folder(), "tiny");
+  EXPECT_EQ(made.checkpoint.path(), "tiny");
   EXPECT_EQ(made.checkpoint.generation_config().eos_token_ids, std::vector<std::int32_t>{2});
   ASSERT_EQ(made.checkpoint.tensors().size(), written.checkpoint.tensors().size());
   for (const auto& [name, view] : made.checkpoint.tensors()) {

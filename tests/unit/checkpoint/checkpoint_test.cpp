@@ -36,7 +36,7 @@ TEST_F(CheckpointFolder, OneFileOpens) {
   write("model.safetensors", safetensors_bytes({a_, b_}));
   write("generation_config.json", R"({"eos_token_id":[2,3]})");
   const Checkpoint checkpoint = Checkpoint::open(folder_);
-  EXPECT_EQ(checkpoint.folder(), folder_);
+  EXPECT_EQ(checkpoint.path(), folder_);
   EXPECT_EQ(checkpoint.config().model_type, "llama");
   EXPECT_THAT(checkpoint.generation_config().eos_token_ids, ElementsAre(2, 3));
   EXPECT_EQ(checkpoint.tensors().size(), 2u);
@@ -103,8 +103,8 @@ TEST_F(CheckpointFolder, WhatIsMissingIsNamed) {
                              HasSubstr("save_pretrained")));
   std::filesystem::remove(folder_ / "pytorch_model.bin");
   write("model.gguf", "GGUF");
-  EXPECT_THAT(error(), AllOf(HasSubstr("has 'model.gguf', but GGUF files are not supported"),
-                             HasSubstr("safetensors checkpoint, which the GGUF file was made from")));
+  EXPECT_THAT(error(), AllOf(HasSubstr("is no Hugging Face checkpoint, but has 'model.gguf'"),
+                             HasSubstr("give the path of that file")));
   std::filesystem::remove(folder_ / "model.gguf");
   write("model-00001-of-00002.safetensors", safetensors_bytes({a_}));
   EXPECT_THAT(error(), HasSubstr("but neither model.safetensors nor model.safetensors.index.json"));
@@ -113,7 +113,7 @@ TEST_F(CheckpointFolder, WhatIsMissingIsNamed) {
   EXPECT_THAT(error_of([&] { Checkpoint::open(folder_ / "absent"); }),
               HasSubstr("absent: no such folder; give the folder of a Hugging Face checkpoint"));
   EXPECT_THAT(error_of([&] { Checkpoint::open(folder_ / "model-00001-of-00002.safetensors"); }),
-              HasSubstr("is a file; give the folder of a Hugging Face checkpoint"));
+              HasSubstr("is a file, but no GGUF file; give the folder of a Hugging Face checkpoint"));
 }
 
 TEST_F(CheckpointFolder, ALoopOfLinksIsNamed) {
