@@ -25,6 +25,7 @@ UNREACHABLE = {
     "plan was not called for this step": "the same",
     "no sequence can run, although submit() checked that each fits alone": "the same",
     "the host runs no second model (it does not offer ": "mortise itself always does",
+    ": its floats do not fit into memory; use a smaller model or more memory": "address space does not run out where tests run",
     "bench: no {} MiB to measure the memory's bandwidth in; free some memory": "address space does not run out where tests run",
     "random weights: no {} MiB of address space ({})": "the same",
     "random weights: {}": "no file in memory can be made: neither memory nor descriptors are left",

@@ -68,10 +68,10 @@ def test_folders_that_are_no_checkpoint_say_what_is_missing(mortise, checkpoint,
     assert "is not one of llama, mistral, qwen2, qwen3" in text and "opt: " in text and "gpt2: " in text
     gguf = checkpoint("c", ["model.safetensors"])
     (gguf / "model.Q4.gguf").write_bytes(b"GGUF")
-    assert "has 'model.Q4.gguf', but GGUF files are not supported" in error(gguf)
+    assert "is no Hugging Face checkpoint, but has 'model.Q4.gguf'; give the path of that file" in error(gguf)
     (gguf / "config.json").unlink()
-    assert "but GGUF files are not supported" in error(gguf)
-    assert "GGUF files are not supported; give the folder" in error(gguf / "model.Q4.gguf")
+    assert "but has 'model.Q4.gguf'; give the path of that file" in error(gguf)
+    assert "model.Q4.gguf: 4 bytes, but the version at byte 4" in error(gguf / "model.Q4.gguf")
     pickle = checkpoint("d", ["model.safetensors"])
     (pickle / "pytorch_model.bin").write_bytes(b"x")
     assert "weights in pickle files (.bin, .pth, .pt) are not supported: load" in error(pickle)
@@ -84,7 +84,7 @@ def test_folders_that_are_no_checkpoint_say_what_is_missing(mortise, checkpoint,
 def test_print_script_wants_a_folder(mortise):
     for args in ([], [SOURCE / "scripts/demo.lua"]):
         process = mortise("run", "--print-script", *args)
-        assert process.returncode == 2 and "--print-script needs a checkpoint's folder" in process.stderr
+        assert process.returncode == 2 and "--print-script needs a checkpoint: mortise run" in process.stderr
 
 
 def test_a_prompt_from_standard_input(mortise):
