@@ -15,6 +15,7 @@ run_target() {
   mkdir -p "build/fuzz/found/$target"
   case $target in
     tokenizer) dictionary=tokenizer ;;
+    gguf) dictionary=gguf ;;
     pipeline) dictionary=lua ;;
     chat_template) dictionary=jinja ;;
     plugin_file) dictionary=elf ;;

@@ -4,9 +4,12 @@ stay as they are. Run it where these change: tests/fuzz/make_corpus.py"""
 import json
 import re
 import struct
+import sys
 from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(SOURCE / "tests/e2e"))
+from gguf_files import Writer  # noqa: E402
 CORPUS = SOURCE / "tests/fuzz/corpus"
 GOLDEN = SOURCE / "tests/golden"
 
@@ -50,6 +53,58 @@ def checkpoint():
         write("checkpoint", name, config, generation, index if name in ("llama_linear", "qwen2") else "")
     for i, case in enumerate(json.loads((GOLDEN / "configs.json").read_text())[::4]):
         write("checkpoint", f"config_{i}", compact(case["config"]), '{"temperature":0.7,"top_k":20,"top_p":0.8,"do_sample":true}', "")
+
+
+def gguf_model(arch, kind, columns, tensors, **keys):
+    """The beginning of a GGUF file with one layer of that many columns; gguf_fuzz.cpp adds the data."""
+    common = {"block_count": 1, "context_length": 64, "embedding_length": columns, "feed_forward_length": columns,
+              "attention.head_count": 2}
+    writer = Writer(**{"general.architecture": arch}).add({f"{arch}.{key}": value for key, value in (common | keys).items()})
+    block, size = {"F32": (1, 4), "F16": (1, 2), "Q8_0": (32, 34), "Q4_1": (32, 20), "Q6_K": (256, 210)}[kind]
+    for name, rows in tensors.items():
+        shape = [columns] if rows is None else [rows, columns]
+        data = bytes(4 * columns if rows is None else rows * columns // block * size)
+        writer.tensor(name, "F32" if rows is None else kind, shape, data)
+    return writer
+
+
+def llama_tensors(columns, vocab=8):
+    half = columns // 2
+    return {"token_embd.weight": vocab, "output_norm.weight": None, "blk.0.attn_norm.weight": None, "blk.0.attn_q.weight": columns,
+            "blk.0.attn_k.weight": half, "blk.0.attn_v.weight": half, "blk.0.attn_output.weight": columns,
+            "blk.0.ffn_norm.weight": None, "blk.0.ffn_gate.weight": columns, "blk.0.ffn_up.weight": columns,
+            "blk.0.ffn_down.weight": columns}
+
+
+def gguf_seed(name, writer):
+    data = writer.bytes(with_data=False)
+    assert len(data) < 4096, f"{name}: {len(data)} bytes, more than scripts/fuzz.sh reads"
+    write("gguf", name, data)
+
+
+def gguf():
+    llama = {"attention.head_count_kv": 1, "attention.layer_norm_rms_epsilon": 1e-5, "rope.freq_base": 10000.0}
+    words = {"tokens": ["<s>", "a", "b", "c", "ab", "\u0120a", "\u0120", "d"], "token_type": [3, 1, 1, 1, 1, 1, 1, 4]}
+    merges = words | {"model": "gpt2", "pre": "llama-bpe", "merges": ["a b", "\u0120 a"], "bos_token_id": 0}
+    pieces = {"model": "llama", "tokens": ["<unk>", "<s>", "</s>", "<0x41>", "\u2581", "a", "\u2581a", "b"],
+              "token_type": [2, 3, 3, 6, 1, 1, 1, 1], "scores": [0.0, 0.0, 0.0, 0.0, -3.0, -2.0, -1.0, -4.0]}
+    keys = lambda of: {f"tokenizer.ggml.{key}": value for key, value in of.items()}
+    gguf_seed("llama_f16", gguf_model("llama", "F16", 32, llama_tensors(32), **llama).add(keys(merges)))
+    gguf_seed("llama_q8_0", gguf_model("llama", "Q8_0", 32, llama_tensors(32), **llama).add(keys(pieces)))
+    gguf_seed("llama_q6_k", gguf_model("llama", "Q6_K", 256, llama_tensors(256), **llama).add(
+        {"tokenizer.chat_template": "{{ bos_token }}"}))
+    yarn = {"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0, "rope.scaling.original_context_length": 16}
+    biases = {f"blk.0.attn_{part}.bias": None for part in "qkv"}
+    gguf_seed("qwen2_q4_1", gguf_model("qwen2", "Q4_1", 32, llama_tensors(32) | biases, **llama, **yarn).add(
+        keys(merges | {"pre": "qwen2"})))
+    gguf_seed("qwen3_f32", gguf_model("qwen3", "F32", 32, llama_tensors(32), **llama, **{"attention.key_length": 16}))
+    gguf_seed("gpt2_f32", gguf_model("gpt2", "F32", 32, {
+        "token_embd.weight": 8, "position_embd.weight": 64, "output_norm.weight": None, "output_norm.bias": None,
+        **{f"blk.0.{norm}.{part}": None for norm in ("attn_norm", "ffn_norm") for part in ("weight", "bias")},
+        "blk.0.attn_qkv.weight": 96, "blk.0.attn_output.weight": 32, "blk.0.ffn_up.weight": 32, "blk.0.ffn_down.weight": 32,
+        **{f"blk.0.{part}.bias": None for part in ("attn_qkv", "attn_output", "ffn_up", "ffn_down")}},
+        **{"attention.layer_norm_epsilon": 1e-5}).add(keys(merges | {"pre": "gpt-2"})))
+    gguf_seed("many_types", Writer(a=True, b=-0.5, c=[1.5], d=["x", ""], e=[True], f=7).tensor("t", "Q8_0", [2, 32], bytes(68)))
 
 
 def small(document):
@@ -166,5 +221,5 @@ def plugin_index():
                                  "-----END PUBLIC KEY-----\n")
 
 
-for make in (safetensors, checkpoint, tokenizer, pipeline, requests, plugin_file, plugin_index):
+for make in (safetensors, checkpoint, gguf, tokenizer, pipeline, requests, plugin_file, plugin_index):
     make()
