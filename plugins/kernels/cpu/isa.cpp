@@ -45,7 +45,7 @@ std::vector<Isa> detect() {
   std::uint32_t a, b, c, d;
   if (!__get_cpuid(1, &a, &b, &c, &d)) return found;
   const bool xsave = has(c, {27});
-  const bool fma = has(c, {12});
+  const bool fma = has(c, {12, 29});  // FMA, and F16C, which every processor with AVX2 has
   if (!xsave || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) return found;
   const std::uint64_t state = xcr0();
   if (!fma || !has(b, {5}) || (state & kYmmState) != kYmmState) return found;  // 5: AVX2

@@ -4,6 +4,7 @@
 #include "kernels/cpu/head/head_reduce.hpp"
 #include "kernels/cpu/head/sample_token.hpp"
 #include "kernels/cpu/linear/linear.hpp"
+#include "kernels/cpu/linear_block32/linear_block32.hpp"
 #include "kernels/cpu/linear_fp8/linear_fp8.hpp"
 #include "kernels/cpu/linear_int/linear_int.hpp"
 #include "kernels/cpu/linear_mxfp4/linear_mxfp4.hpp"
@@ -38,6 +39,7 @@ struct KernelTable {
   const ElementwiseKernels& elementwise;
   const HeadKernels& head;
   const LinearF32Kernels& linear_f32;
+  const LinearBlock32Kernels& linear_block32;
   const LinearFp8Kernel& linear_fp8_to_bf16;  // of bf16 rows
   const LinearFp8Kernel& linear_fp8_to_f32;
   const LinearFp8Kernel& linear_fp8_f32;  // of f32 rows

@@ -3,8 +3,9 @@
 
 #if defined(MORTISE_ISA_AVX512)
 namespace mortise::cpu::isa_avx512_vnni {
+extern const LinearBlock32Kernels kLinearBlock32Kernels;
 extern const LinearIntKernels kLinearIntKernels;
-}
+}  // namespace mortise::cpu::isa_avx512_vnni
 namespace mortise::cpu::isa_avx512_bf16 {
 extern const ActivationKernels kActivationKernels;
 extern const LinearBf16Kernels kLinearPairsKernels;
@@ -29,6 +30,7 @@ extern const ElementwiseKernels kElementwiseKernels;
 extern const HeadKernels kHeadKernels;
 extern const LinearBf16Kernels kLinearBf16Kernels, kLinearPairsKernels;
 extern const LinearF32Kernels kLinearF32Kernels;
+extern const LinearBlock32Kernels kLinearBlock32Kernels;
 extern const LinearFp8Kernel kLinearFp8ToBf16, kLinearFp8ToF32, kLinearFp8OfF32;
 extern const LinearIntKernels kLinearIntKernels;
 extern const LinearMxfp4Kernel kLinearMxfp4ToBf16, kLinearMxfp4ToF32, kLinearMxfp4OfF32;
@@ -65,6 +67,7 @@ constinit const KernelTable kKernelTable = {
     .elementwise = kElementwiseKernels,
     .head = kHeadKernels,
     .linear_f32 = kLinearF32Kernels,
+    .linear_block32 = kLinearBlock32Kernels,
     .linear_fp8_to_bf16 = kLinearFp8ToBf16,
     .linear_fp8_to_f32 = kLinearFp8ToF32,
     .linear_fp8_f32 = kLinearFp8OfF32,
@@ -108,6 +111,7 @@ constinit const KernelTable kVnniKernelTable = {
     .elementwise = kElementwiseKernels,
     .head = kHeadKernels,
     .linear_f32 = kLinearF32Kernels,
+    .linear_block32 = isa_avx512_vnni::kLinearBlock32Kernels,
     .linear_fp8_to_bf16 = kLinearFp8ToBf16,
     .linear_fp8_to_f32 = kLinearFp8ToF32,
     .linear_fp8_f32 = kLinearFp8OfF32,
@@ -130,6 +134,7 @@ constinit const KernelTable kAmxKernelTable = {
     .elementwise = kElementwiseKernels,
     .head = kHeadKernels,
     .linear_f32 = kLinearF32Kernels,
+    .linear_block32 = isa_avx512_vnni::kLinearBlock32Kernels,
     .linear_fp8_to_bf16 = isa_amx::kLinearFp8ToBf16,
     .linear_fp8_to_f32 = isa_amx::kLinearFp8ToF32,
     .linear_fp8_f32 = kLinearFp8OfF32,

@@ -3,8 +3,8 @@
 // next group, so the weights of a group stay in the first-level cache.
 #include "kernels/cpu/linear_int/linear_int.hpp"
 
-#include "kernels/cpu/linear_int/dot.hpp"
 #include "kernels/cpu/linear_int/rows.hpp"
+#include "kernels/cpu/linear_int/step.hpp"
 
 namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE {
 namespace {
@@ -22,65 +22,6 @@ constexpr std::size_t kRowBlock = 1, kPanelBlock = 1;
 constexpr std::size_t kChunkRows = 96;
 constexpr std::size_t kBlockSteps = 16;  // steps of a long group at a time: 32 KiB of four panels
 
-// Bytes of 16 columns x kIntStep k of weights.
-template <int bits>
-constexpr std::size_t kStepBytes = kLanes* kIntStep* bits / 8;
-
-MORTISE_INLINE I32x16 broadcast_quad(const std::int8_t* x) {
-  std::int32_t quad;
-  std::memcpy(&quad, x, sizeof quad);
-  return broadcast_i32(quad);
-}
-
-MORTISE_INLINE I32x16 load_line(const std::uint8_t* p) {
-  return load_i32(reinterpret_cast<const std::int32_t*>(p));
-}
-
-// partial[i][j] += 4 k of row i of x times the weights w[j].
-template <int bits, std::size_t rows, std::size_t panels>
-MORTISE_INLINE void multiply_quad(const std::int8_t* x, std::size_t x_stride, const I32x16 (&raw)[panels],
-                                  I32x16 (&partial)[rows][panels]) {
-  typename IntDot<bits>::Weights w[panels];
-#pragma GCC unroll 4
-  for (std::size_t j = 0; j < panels; ++j) w[j] = IntDot<bits>::weights(raw[j]);
-#pragma GCC unroll 4
-  for (std::size_t i = 0; i < rows; ++i) {
-    const I32x16 quad = broadcast_quad(x + i * x_stride);
-#pragma GCC unroll 4
-    for (std::size_t j = 0; j < panels; ++j) partial[i][j] = IntDot<bits>::accumulate(partial[i][j], w[j], quad);
-  }
-}
-
-template <std::size_t rows, std::size_t panels>
-MORTISE_INLINE void multiply_step8(const std::int8_t* x, std::size_t x_stride, const std::uint8_t* w,
-                                   std::size_t w_stride, I32x16 (&partial)[rows][panels]) {
-#pragma GCC unroll 8
-  for (std::size_t quad = 0; quad < 8; ++quad) {
-    I32x16 raw[panels];
-#pragma GCC unroll 4
-    for (std::size_t j = 0; j < panels; ++j) raw[j] = load_line(w + j * w_stride + quad * 64);
-    multiply_quad<8>(x + quad * 4, x_stride, raw, partial);
-  }
-}
-
-template <std::size_t rows, std::size_t panels>
-MORTISE_INLINE void multiply_step4(const std::int8_t* x, std::size_t x_stride, const std::uint8_t* w,
-                                   std::size_t w_stride, I32x16 (&partial)[rows][panels]) {
-  const I32x16 nibble = broadcast_i32(0x0f0f0f0f);
-#pragma GCC unroll 4
-  for (std::size_t octet = 0; octet < 4; ++octet) {
-    I32x16 low[panels], high[panels];
-#pragma GCC unroll 4
-    for (std::size_t j = 0; j < panels; ++j) {
-      const I32x16 raw = load_line(w + j * w_stride + octet * 64);
-      low[j] = raw & nibble;
-      high[j] = shift_right<4>(raw) & nibble;
-    }
-    multiply_quad<4>(x + octet * 8, x_stride, low, partial);
-    multiply_quad<4>(x + octet * 8 + 4, x_stride, high, partial);
-  }
-}
-
 // Adds `steps` steps to sums[i][j]; the first step sets them. Rows of x are x_stride apart, panels w_stride bytes
 // apart.
 template <int bits, std::size_t rows, std::size_t panels>
@@ -93,11 +34,7 @@ void multiply_block(const std::int8_t* x, std::size_t x_stride, const std::uint8
 #pragma GCC unroll 4
       for (std::size_t j = 0; j < panels; ++j) partial[i][j] = broadcast_i32(0);
     }
-    if constexpr (bits == 8) {
-      multiply_step8(x + t * kIntStep, x_stride, w + t * kStepBytes<bits>, w_stride, partial);
-    } else {
-      multiply_step4(x + t * kIntStep, x_stride, w + t * kStepBytes<bits>, w_stride, partial);
-    }
+    multiply_step<bits, kIntStep>(x + t * kIntStep, x_stride, w + t * kStepBytes<bits>, w_stride, partial);
 #pragma GCC unroll 4
     for (std::size_t i = 0; i < rows; ++i) {
 #pragma GCC unroll 4

@@ -230,6 +230,11 @@ MORTISE_INLINE F32x16 load_bf16_tail(const Bf16* p, std::size_t n) {
   for (std::size_t i = 0; i < n; ++i) copy[i] = p[i];
   return load_bf16(copy);
 }
+// The conversion keeps denormals of f16, whatever the control register says.
+MORTISE_INLINE F32x16 load_f16(const F16* p) {
+  const __m128i* q = reinterpret_cast<const __m128i*>(p);
+  return {_mm256_cvtph_ps(_mm_loadu_si128(q)), _mm256_cvtph_ps(_mm_loadu_si128(q + 1))};
+}
 MORTISE_INLINE __m256i narrow_bf16_half(__m256 a) {
   const __m256i u = as_int(a);
   const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(1));

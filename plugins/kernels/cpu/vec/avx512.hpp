@@ -214,6 +214,10 @@ MORTISE_INLINE F32x16 load_bf16(const Bf16* p) {
 MORTISE_INLINE F32x16 load_bf16_tail(const Bf16* p, std::size_t n) {
   return widen_bf16(_mm256_maskz_loadu_epi16(first_lanes(n).v, p));
 }
+// The conversion keeps denormals of f16, whatever the control register says.
+MORTISE_INLINE F32x16 load_f16(const F16* p) {
+  return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
+}
 #if defined(__AVX512BF16__)
 // The rounding is one instruction, vcvtneps2bf16. It treats denormals as zero, so use this for results of arithmetic
 // only (denormals are off). Its NaN is not the canonical one, so lanes with NaN are replaced.

@@ -334,6 +334,11 @@ MORTISE_INLINE F32x16 load_bf16_tail(const Bf16* p, std::size_t n) {
   for (std::size_t i = 0; i < n; ++i) copy[i] = p[i];
   return load_bf16(copy);
 }
+// The conversion keeps denormals of f16: FPCR's FZ16 is off.
+MORTISE_INLINE F32x16 load_f16(const F16* p) {
+  const auto widen = [](const F16* q) { return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(q))); };
+  return {widen(p), widen(p + 4), widen(p + 8), widen(p + 12)};
+}
 MORTISE_INLINE uint16x4_t narrow_bf16_quarter(float32x4_t a) {
   const uint32x4_t u = vreinterpretq_u32_f32(a);
   const uint32x4_t odd = vandq_u32(vshrq_n_u32(u, 16), vdupq_n_u32(1));

@@ -256,6 +256,15 @@ MORTISE_INLINE void store_i8_even_odd(std::int8_t* p, I32x16 even, I32x16 odd) {
   }
 }
 
+MORTISE_INLINE float widen_f16(F16 h) {
+  const std::uint32_t sign = (h & 0x8000u) << 16, magnitude = h & 0x7fffu;
+  const std::uint32_t exponent = magnitude >= 0x7c00u ? 255u - 31u : 127u - 15u;  // infinity and NaN; numbers
+  if (magnitude >= 0x0400u) return bit_cast_to<float>(sign | ((magnitude << 13) + (exponent << 23)));
+  return bit_cast_to<float>(sign | bit_cast_to<std::uint32_t>(static_cast<float>(magnitude) * 0x1p-24f));
+}
+MORTISE_INLINE F32x16 load_f16(const F16* p) {
+  return lanes<F32x16>([=](std::size_t i) { return widen_f16(p[i]); });
+}
 MORTISE_INLINE F32x16 load_bf16(const Bf16* p) {
   return lanes<F32x16>([&](std::size_t i) { return bit_cast_to<float>(static_cast<std::uint32_t>(p[i]) << 16); });
 }

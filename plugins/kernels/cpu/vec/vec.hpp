@@ -13,6 +13,7 @@
 //
 // Functions of the backends (vec/avx512.hpp, vec/avx2.hpp, vec/neon.hpp, vec/portable.hpp):
 //   F32x16  load, load_tail, store, store_tail, load_bf16, load_bf16_tail, store_bf16, store_bf16_tail, broadcast, zero
+//           load_f16: widened, denormals included
 //           + - * / (operators), fma(a, b, c) = a * b + c rounded once, sqrt
 //           fma_exact_product: fma where the product of a and b fits 24 bits (two bf16 values); cheaper in software
 //           fma_normal: fma where |c| >= 2^-60, so that the exact result is 0 or above 2^-126; cheaper on NEON
