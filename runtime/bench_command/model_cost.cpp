@@ -9,12 +9,16 @@ namespace mortise::bench {
 namespace {
 
 constexpr double kGroupBytes = 5;  // a scale in f32 and a zero point in a byte
+// In blocks of 32: a scale in f16, and with 4 bits a minimum in f16.
+constexpr double kBlock32GroupBytes8 = 2, kBlock32GroupBytes4 = 4;
+constexpr std::int64_t kBlock32 = 32;
 constexpr std::string_view kHead = "lm_head.weight";
 
 // The format of a matrix on the device.
 struct Format {
   int bits;
   std::int64_t group_size;  // for integers; 0: a row is one group. Floats have no groups
+  double group_bytes = kGroupBytes;
 };
 
 struct Matrix {
@@ -26,7 +30,7 @@ struct Matrix {
     const double values = elements() * format.bits / 8;
     if (format.bits > 8) return values;
     const std::int64_t group = format.group_size == 0 ? columns : format.group_size;
-    return values + static_cast<double>(rows * ((columns + group - 1) / group)) * kGroupBytes;
+    return values + static_cast<double>(rows * ((columns + group - 1) / group)) * format.group_bytes;
   }
 };
 
@@ -68,10 +72,16 @@ class Reader {
 
  private:
   Format body_format() const {
-    return made_integer_ ? Format{dims_.weight_bits, dims_.weight_group_size} : Format{float_bits_, 0};
+    if (!made_integer_) return {float_bits_, 0};
+    const double block32_bytes = dims_.weight_bits == 4 ? kBlock32GroupBytes4 : kBlock32GroupBytes8;
+    return {dims_.weight_bits, dims_.weight_group_size, is_block32() ? block32_bytes : kGroupBytes};
   }
   // Returns the format of the head, which has 8 bits even if the layers have 4.
-  Format head_format() const { return {made_integer_ ? 8 : float_bits_, 0}; }
+  Format head_format() const {
+    if (made_integer_ && is_block32()) return {8, kBlock32, kBlock32GroupBytes8};
+    return {made_integer_ ? 8 : float_bits_, 0};
+  }
+  bool is_block32() const { return dims_.weight_type == MORTISE_I8_BLOCK32; }
 
   const Checkpoint& checkpoint_;
   const int float_bits_;

@@ -190,9 +190,9 @@ std::uint64_t check_fits_memory(const ModelShape& shape, const nlohmann::json& m
     return found != model_options.end() && *found == value;
   };
   const int float_bits = has("dtype", "f32") ? 32 : 16;
-  const int bits = has("weights", "int8") || has("weights", "fp8")     ? 8
-                   : has("weights", "int4") || has("weights", "mxfp4") ? 4
-                                                                       : float_bits;
+  const bool eight = has("weights", "int8") || has("weights", "int8-block32") || has("weights", "fp8");
+  const bool four = has("weights", "int4") || has("weights", "int4-block32") || has("weights", "mxfp4");
+  const int bits = eight ? 8 : four ? 4 : float_bits;
   // The head becomes integers of 8 bits or E4M3 with the layers, and stays as it is beside MXFP4.
   const int head_bits = bits == float_bits || has("weights", "mxfp4") ? float_bits : 8;
   const std::uint64_t needed = device_bytes_of(shape, bits, head_bits, float_bits);

@@ -52,7 +52,8 @@ void names_its_arithmetic(Subject& subject) {
     return text;
   };
   expect(id(MORTISE_BF16) != nullptr || id(MORTISE_F32) != nullptr, "numerics_id is NULL for bf16 and for f32");
-  for (const std::int32_t dtype : {MORTISE_BF16, MORTISE_F32, MORTISE_I8, MORTISE_F8_E4M3, MORTISE_F4_E2M1}) {
+  for (const std::int32_t dtype :
+       {MORTISE_BF16, MORTISE_F32, MORTISE_I8, MORTISE_F8_E4M3, MORTISE_F4_E2M1, MORTISE_I8_BLOCK32}) {
     const char* const text = id(dtype);
     if (text == nullptr) continue;
     expect(text == id(dtype), "numerics_id returns a different address at each call; its text must be static");

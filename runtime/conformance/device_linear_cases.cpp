@@ -144,6 +144,8 @@ void quantized_linear(Subject& subject) {
                                 {MORTISE_WEIGHT_LINEAR, bench.dtype, 8, 64, 0},
                                 {MORTISE_WEIGHT_LINEAR, bench.dtype, 4, 64, 0},
                                 {MORTISE_WEIGHT_LINEAR, bench.dtype, 8, 0, MORTISE_F8_E4M3},
+                                {MORTISE_WEIGHT_LINEAR, bench.dtype, 8, 32, MORTISE_I8_BLOCK32},
+                                {MORTISE_WEIGHT_LINEAR, bench.dtype, 4, 32, MORTISE_I8_BLOCK32},
                                 {MORTISE_WEIGHT_LINEAR, bench.dtype, 4, 32, MORTISE_F4_E2M1}};
     for (const WeightForm& form : forms) {
       const std::int32_t asked = form.value_type == 0 ? MORTISE_I8 : form.value_type;

@@ -81,6 +81,14 @@ void int4_bits_are_right(Subject& subject) {
   quantized_bits_are_right(subject, {0, 0, 4, 32}, MORTISE_I8, "cpu-int8/1",
                            [](const FloatRows& w) { return int4_product(w, 32); });
 }
+void int8_block32_bits_are_right(Subject& subject) {
+  quantized_bits_are_right(subject, {0, 0, 8, 32, MORTISE_I8_BLOCK32}, MORTISE_I8_BLOCK32, "cpu-int8-block32/1",
+                           [](const FloatRows& w) { return block32_product(w, 8); });
+}
+void int4_block32_bits_are_right(Subject& subject) {
+  quantized_bits_are_right(subject, {0, 0, 4, 32, MORTISE_I8_BLOCK32}, MORTISE_I8_BLOCK32, "cpu-int8-block32/1",
+                           [](const FloatRows& w) { return block32_product(w, 4); });
+}
 void fp8_bits_are_right(Subject& subject) {
   quantized_bits_are_right(subject, {0, 0, 8, 0, MORTISE_F8_E4M3}, MORTISE_F8_E4M3, "cpu-fp8/1", fp8_product);
 }
@@ -240,6 +248,12 @@ constexpr Case kDeviceStateCases[] = {
      int8_bits_are_right, true},
     {"device.int4_bits", "linear with weights made int4 has the bits of cpu-int8/1, if that is its id.", kOfDevice,
      int4_bits_are_right, true},
+    {"device.int8_block32_bits",
+     "linear with weights made int8-block32 has the bits of cpu-int8-block32/1, if that is its id.", kOfDevice,
+     int8_block32_bits_are_right, true},
+    {"device.int4_block32_bits",
+     "linear with weights made int4-block32 has the bits of cpu-int8-block32/1, if that is its id.", kOfDevice,
+     int4_block32_bits_are_right, true},
     {"device.fp8_bits", "linear with weights made FP8 has the bits of cpu-fp8/1, if that is its id.", kOfDevice,
      fp8_bits_are_right, true},
     {"device.mxfp4_bits",

@@ -87,7 +87,8 @@ void dims_are_sane(Subject& subject) {
   expect(dims.weight_bits == 0 || dims.weight_bits == 4 || dims.weight_bits == 8,
          "weight_bits is {}; expected 0, 4 or 8", dims.weight_bits);
   expect(dims.weight_type == 0 || (dims.weight_type == MORTISE_F8_E4M3 && dims.weight_bits == 8) ||
-             (dims.weight_type == MORTISE_F4_E2M1 && dims.weight_bits == 4 && dims.weight_group_size == 32),
+             (dims.weight_type == MORTISE_F4_E2M1 && dims.weight_bits == 4 && dims.weight_group_size == 32) ||
+             (dims.weight_type == MORTISE_I8_BLOCK32 && dims.weight_bits != 0),
          "weight_type is {:#x} with weight_bits {} and weight_group_size {}", dims.weight_type, dims.weight_bits,
          dims.weight_group_size);
   expect(dims.weight_group_size >= 0, "weight_group_size is {}", dims.weight_group_size);

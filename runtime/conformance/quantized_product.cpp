@@ -73,6 +73,61 @@ Product integer_product(std::vector<IntegerRow> rows, std::size_t group_size) {
   };
 }
 
+// A row of weights in blocks of 32: w[n, j] = scale[g] * value[j] + minimum[g].
+struct Block32Row {
+  std::vector<std::int32_t> values;
+  std::vector<float> scales, minima;
+};
+
+constexpr std::size_t kBlock = 32;
+
+// Rounds to f16, ties to even. REQUIRES: x is within f16.
+float nearest_half(float x) {
+  const int exponent = x == 0 ? -24 : std::ilogb(x);
+  const float step = std::ldexp(1.0f, std::max(exponent - 10, -24));
+  return nearest(x / step) * step;
+}
+
+Block32Row block32_row(const std::vector<float>& w, std::int32_t bits) {
+  Block32Row row;
+  for (std::size_t begin = 0; begin < w.size(); begin += kBlock) {
+    const std::size_t end = std::min(begin + kBlock, w.size());
+    const auto [smallest, largest] = std::minmax_element(w.begin() + static_cast<std::ptrdiff_t>(begin),
+                                                         w.begin() + static_cast<std::ptrdiff_t>(end));
+    const float minimum = bits == 4 ? nearest_half(*smallest) : 0;
+    const float range = bits == 4 ? std::max(0.0f, *largest - minimum) : largest_magnitude(&w[begin], end - begin);
+    const float scale = nearest_half(range / (bits == 4 ? 15 : 127));
+    row.scales.push_back(scale);
+    row.minima.push_back(minimum);
+    for (std::size_t j = begin; j < end; ++j) {
+      const float value = scale > 0 ? nearest((w[j] - minimum) * (1 / scale)) : 0;
+      row.values.push_back(
+          static_cast<std::int32_t>(std::clamp(value, bits == 4 ? 0.0f : -127.0f, bits == 4 ? 15.0f : 127.0f)));
+    }
+  }
+  return row;
+}
+
+// One output: x is one block after another, each with a scale of its own.
+float block32_sum(const Block32Row& w, const std::vector<float>& x, bool has_minima) {
+  float acc = 0;
+  for (std::size_t g = 0; g < w.scales.size(); ++g) {
+    const std::size_t begin = g * kBlock, end = std::min(begin + kBlock, x.size());
+    const IntegerRow q =
+        int8_row({x.begin() + static_cast<std::ptrdiff_t>(begin), x.begin() + static_cast<std::ptrdiff_t>(end)});
+    std::int32_t dot = 0, sum = 0;
+    for (std::size_t j = begin; j < end; ++j) {
+      dot += q.values[j - begin] * w.values[j];
+      sum += q.values[j - begin];
+    }
+    const float scale = w.scales[g] * q.scales[0];
+    acc = mortise_fma(static_cast<float>(dot), scale, acc);
+    const float weight_of_minimum = q.scales[0] * static_cast<float>(sum);
+    if (has_minima) acc = mortise_fma(w.minima[g], weight_of_minimum, acc);
+  }
+  return acc;
+}
+
 // Returns the value of an E4M3 number that is not NaN.
 float e4m3(std::uint32_t bits) {
   const auto mantissa = static_cast<float>(bits & 7u);
@@ -113,6 +168,17 @@ Product int4_product(const FloatRows& weight, std::int32_t group_size) {
   std::vector<IntegerRow> rows;
   for (const auto& w : weight) rows.push_back(int4_row(w, static_cast<std::size_t>(group_size)));
   return integer_product(std::move(rows), static_cast<std::size_t>(group_size));
+}
+
+Product block32_product(const FloatRows& weight, std::int32_t bits) {
+  const DenormalsOff denormals_off;
+  std::vector<Block32Row> rows;
+  for (const auto& w : weight) rows.push_back(block32_row(w, bits));
+  return [rows = std::move(rows), bits](const std::vector<float>& x) {
+    std::vector<float> y;
+    for (const Block32Row& w : rows) y.push_back(block32_sum(w, x, bits == 4));
+    return y;
+  };
 }
 
 Product fp8_product(const FloatRows& weight) {

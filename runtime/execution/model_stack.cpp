@@ -30,9 +30,10 @@ mortise_status memory_info(const DevicePart& device, std::uint64_t& free_bytes, 
 }
 
 std::string weight_type_name(const mortise_model_dims& dims) {
-  return dims.weight_type == MORTISE_F8_E4M3   ? "fp8"
-         : dims.weight_type == MORTISE_F4_E2M1 ? "mxfp4"
-                                               : fmt::format("int{}", dims.weight_bits);
+  return dims.weight_type == MORTISE_F8_E4M3      ? "fp8"
+         : dims.weight_type == MORTISE_F4_E2M1    ? "mxfp4"
+         : dims.weight_type == MORTISE_I8_BLOCK32 ? fmt::format("int{}-block32", dims.weight_bits)
+                                                  : fmt::format("int{}", dims.weight_bits);
 }
 
 }  // namespace
@@ -377,12 +378,14 @@ const char* dtype_name(std::int32_t dtype) {
   return dtype == MORTISE_BF16 ? "bf16" : dtype == MORTISE_I8 ? "int8" : dtype == MORTISE_F8_E4M3 ? "fp8" : "f32";
 }
 
-// Returns "bf16", "int8", "int4 in groups of 64", "fp8 in groups of 128", "mxfp4".
+// Returns "bf16", "int8", "int4 in groups of 64", "fp8 in groups of 128", "mxfp4", "int8-block32".
 std::string weight_format(const mortise_model_dims& dims) {
   if (dims.weight_bits == 0) return dtype_name(dims.dtype);
   const std::string type = weight_type_name(dims);
-  // MXFP4 has no other groups.
-  const bool grouped = dims.weight_group_size != 0 && dims.weight_type != MORTISE_F4_E2M1;
+  // MXFP4 has no other groups, and those of blocks of 32 are 32 by default.
+  const bool usual =
+      dims.weight_type == MORTISE_F4_E2M1 || (dims.weight_type == MORTISE_I8_BLOCK32 && dims.weight_group_size == 32);
+  const bool grouped = dims.weight_group_size != 0 && !usual;
   return grouped ? fmt::format("{} in groups of {}", type, dims.weight_group_size) : type;
 }
 

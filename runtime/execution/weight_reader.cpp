@@ -78,8 +78,10 @@ std::uint64_t prepared_bytes(const TensorView& view, const mortise_model_dims& d
     if (integers)
       bits = static_cast<std::uint64_t>(integers->bits), group = static_cast<std::uint64_t>(integers->group_size);
   }
-  // A scale and a zero point, or an exponent.
-  const std::uint64_t group_bytes = dims.weight_type == MORTISE_F4_E2M1 ? 1 : 5;
+  // An exponent; a scale and, with 4 bits, a minimum in f16; a scale and a zero point.
+  const std::uint64_t group_bytes = dims.weight_type == MORTISE_F4_E2M1      ? 1
+                                    : dims.weight_type == MORTISE_I8_BLOCK32 ? (dims.weight_bits == 4 ? 4 : 2)
+                                                                             : 5;
   const auto rows = static_cast<std::uint64_t>(view.shape[0]), columns = static_cast<std::uint64_t>(view.shape[1]);
   if (group == 0) group = columns;
   return count * bits / 8 + rows * ((columns + group - 1) / group) * group_bytes;

@@ -25,6 +25,8 @@ FORMATS = {
     "int4, groups of 32": 'weights = "int4", group_size = 32',
     "int4, groups of 64": 'weights = "int4", group_size = 64',
     "int4, groups of 128": 'weights = "int4", group_size = 128',
+    "int8-block32": 'weights = "int8-block32"',
+    "int4-block32": 'weights = "int4-block32"',
 }
 
 # Option of the model, dtype of the cache.

@@ -48,7 +48,7 @@ def answer(mortise, pipeline):
     return run
 
 
-@pytest.mark.parametrize("options", ["", ', weights = "int8"', ', weights = "int4"', ', dtype = "f32"'])
+@pytest.mark.parametrize("options", ["", ', weights = "int8"', ', weights = "int4"', ', weights = "int4-block32"', ', dtype = "f32"'])
 def test_tokens_are_the_same_without_it_when_it_is_made_and_with_it(options, model, answer):
     without, _ = answer(model, model=options)
     assert files(model) == []
@@ -74,9 +74,10 @@ def test_a_checkpoint_that_comes_quantized_has_one_too(layout, tmp_path, answer)
 
 
 def test_each_format_has_a_file_of_its_own(model, answer):
-    for options in ("", ', weights = "int8"', ', weights = "int4", group_size = 32'):
+    for options in ("", ', weights = "int8"', ', weights = "int4", group_size = 32', ', weights = "int8-block32"'):
         answer(model, CACHE, options)
-    assert files(model) == ["mortise-cpu-bf16-int4-32.packed", "mortise-cpu-bf16-int8-0.packed", "mortise-cpu-bf16.packed"]
+    assert files(model) == ["mortise-cpu-bf16-int4-32.packed", "mortise-cpu-bf16-int8-0.packed",
+                            "mortise-cpu-bf16-int8-block32-32.packed", "mortise-cpu-bf16.packed"]
 
 
 def test_damage_is_told_and_mended(model, answer):

@@ -256,23 +256,26 @@ def test_an_mxfp4_checkpoint_gives_the_bits_of_its_matrices(dtype, tmp_path, mor
 
 def test_weights_made_at_load_change_the_fingerprint_and_little_else(mortise, jsonl, pipeline):
     scripts = {"": "", "int8": ', weights = "int8"', "int4": ', weights = "int4"',
-               "fp8": ', weights = "fp8"', "mxfp4": ', weights = "mxfp4"', "g32": ', weights = "int4", group_size = 32'}
+               "fp8": ', weights = "fp8"', "mxfp4": ', weights = "mxfp4"',
+               "int8-block32": ', weights = "int8-block32"', "int4-block32": ', weights = "int4-block32"', "g32": ', weights = "int4", group_size = 32'}
     answers, scores = {}, {}
     for name, option in scripts.items():
         script = pipeline(model=option)
         answers[name] = json.loads(mortise("run", script, "-p", "Q: 23 + 58 = ? A:", "--max-tokens", 2, "--temperature", 0,
                                            "--json").stdout)
         scores[name] = sum(logprobs(jsonl, script))
-    assert len({answer["system_fingerprint"] for answer in answers.values()}) == 6
+    assert len({answer["system_fingerprint"] for answer in answers.values()}) == 8
     assert answers["int8"]["text"] == answers[""]["text"]
     assert 0 < abs(scores["int8"] - scores[""]) < abs(scores[""]) * 0.1
     assert 0 < abs(scores["fp8"] - scores[""]) < abs(scores[""]) * 0.1
+    assert 0 < abs(scores["int8-block32"] - scores[""]) < abs(scores[""]) * 0.1
+    assert 0 < abs(scores["int4-block32"] - scores[""]) < abs(scores[""]) * 0.3
     assert 0 < abs(scores["int4"] - scores[""]) < abs(scores[""]) * 0.3
     assert 0 < abs(scores["mxfp4"] - scores[""]) < abs(scores[""]) * 0.3
 
 
 def test_quantized_weights_have_the_same_bits_on_every_instruction_set_and_thread_count(mortise, pipeline):
-    for weights in ("int8", "int4", "fp8", "mxfp4"):
+    for weights in ("int8", "int4", "fp8", "mxfp4", "int8-block32", "int4-block32"):
         texts = set()
         for isa in ("", "portable", "avx2", "avx512"):
             for threads in (1, 2):

@@ -97,6 +97,18 @@ def test_a_replay_under_other_parts_of_the_same_bits_is_equal(recorded, mortise,
     assert process.stdout.endswith("differences        0\n")
 
 
+@pytest.mark.parametrize("weights", ["int8-block32", "int4-block32"])
+def test_a_log_of_blocks_of_32_replays_on_every_instruction_set(weights, tmp_path, jsonl, mortise, pipeline):
+    log, model = tmp_path / "requests.log", f', weights = "{weights}"'
+    jsonl("batch", batch_lines()[:2], pipeline(device="isa = 'portable'", model=model), "--record", log)
+    for isa in ("", "avx2", "avx512", "amx"):
+        process = mortise("replay", log, pipeline(model=model), env={"MORTISE_ISA": isa})
+        if "does not have" in process.stderr:
+            continue
+        assert process.returncode == 0, process.stdout + process.stderr
+        assert process.stdout.endswith("differences        0\n"), isa
+
+
 def test_recording_changes_no_answer(tmp_path, jsonl):
     _, plain = jsonl("batch", batch_lines())
     again = tmp_path / "again.jsonl"  # of the same input file: `created` is the time of its last change

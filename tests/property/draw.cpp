@@ -170,8 +170,8 @@ RunConfig draw_config(std::mt19937& random, const std::vector<std::string>& isas
   config.batch_expansion = chance(random, 30);
   config.adaptive = chance(random, 50);
   config.seed = random();
-  constexpr const char* kWeights[] = {"auto", "auto", "int8", "int4", "fp8", "mxfp4"};
-  config.weights = kWeights[between(random, 0, 5)];
+  constexpr const char* kWeights[] = {"auto", "auto", "int8", "int4", "fp8", "mxfp4", "int8-block32", "int4-block32"};
+  config.weights = kWeights[between(random, 0, 7)];
   if (chance(random, 40)) config.kv_dtype = chance(random, 50) ? "int8" : "fp8";
   if (chance(random, 60)) config.attention = "cascade";
   if (chance(random, 35)) config.swaps = between(random, 1, 6);
@@ -179,6 +179,12 @@ RunConfig draw_config(std::mt19937& random, const std::vector<std::string>& isas
   config.checked = chance(random, 20);
   config.numerics = chance(random, 50) ? "pairs" : "tiles";
   return config;
+}
+
+void put_on_cuda(RunConfig& config) {
+  config.device = "cuda";
+  const std::size_t block32 = config.weights.find("-block32");
+  if (block32 != std::string::npos) config.weights.resize(block32);
 }
 
 // In blocks of 16 tokens, as make_contended() sets them: a prompt is three shared blocks and one of its own, and with

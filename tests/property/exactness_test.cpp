@@ -47,7 +47,7 @@ class Exactness : public ::testing::TestWithParam<int> {
       config.proposer = fmt::format("mlp_speculator {{ path = '{}-mlp-speculator', max_tokens = {} }}",
                                     model.folder.string(), 1 + random() % 4);
     }
-    if (cuda_) config.device = "cuda";
+    if (cuda_) put_on_cuda(config);
     if (model.comes_quantized) config.weights = "auto";
     return config;
   }

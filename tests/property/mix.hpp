@@ -72,6 +72,8 @@ std::vector<Request> draw_requests(std::mt19937& random, std::int32_t vocab_size
 // `draft_models`: checkpoints of which any may draft, first the model itself.
 RunConfig draw_config(std::mt19937& random, const std::vector<std::string>& isas,
                       const std::vector<std::filesystem::path>& draft_models, const char* draft_dtype = "auto");
+// Chooses the device cuda, and of the weights that it does not take the nearest ones that it takes.
+void put_on_cuda(RunConfig& config);
 
 // A mix that is certain to do what the others do by chance, whatever is drawn: its requests share cached blocks, their
 // answers do not fit beside each other, so that some are preempted, and drafts are accepted and rejected. Of `config`

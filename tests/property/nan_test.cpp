@@ -90,7 +90,7 @@ TEST_P(Nan, InARequestHarmsNoOtherInAnyMix) {
     draft_models.insert(draft_models.end(), draft_models_.begin(), draft_models_.end());
     RunConfig config = draw_config(random, isas, draft_models, cuda_ ? "bf16" : "auto");
     if (model.comes_quantized) config.weights = "auto";
-    if (cuda_) config.device = "cuda";
+    if (cuda_) put_on_cuda(config);
     if (random() % 3 == 0) config.max_num_seqs = 1;
     config.wrong_draft = kNanToken;
     config.errors_are_outcomes = true;
@@ -166,7 +166,7 @@ TEST_F(Nan, InTheTokenBehindABlockLeavesTheBlockAsItIs) {
       request.logprobs = 2;
     }
     RunConfig config;
-    if (cuda_) config.device = "cuda";
+    if (cuda_) put_on_cuda(config);
     config.errors_are_outcomes = true;
     const Outcomes alone = run_alone(model.folder, "auto", requests, config);
     for (const std::size_t request : {0u, 1u}) ASSERT_EQ(alone.at({request, 0}).tokens.size(), 6u);

@@ -100,7 +100,8 @@ typedef struct mortise_model_dims {
   int32_t weight_bits;
   int32_t weight_group_size;
   /* The type of the stored weights: 0, integers of weight_bits bits; MORTISE_F8_E4M3, with weight_bits 8;
-   * MORTISE_F4_E2M1, with weight_bits 4 and weight_group_size 32. Since 0.6 */
+   * MORTISE_F4_E2M1, with weight_bits 4 and weight_group_size 32; MORTISE_I8_BLOCK32, with weight_bits 8 or 4.
+   * Since 0.6 */
   int32_t weight_type;
   int32_t reserved;
 } mortise_model_dims;

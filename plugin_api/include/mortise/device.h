@@ -33,14 +33,21 @@ enum {
   MORTISE_WEIGHT_VECTOR = 4     /* [N] norm weight or bias */
 };
 
+/* mortise_quantized_matrix.flags, with value_type MORTISE_I8_BLOCK32 only. Since 0.6 */
+enum {
+  MORTISE_QUANTIZED_MINIMA = 1,    /* each group has a minimum */
+  MORTISE_QUANTIZED_F16_SCALES = 2 /* all scales and minima are exact in f16: the device may store them so */
+};
+
 /* A quantised matrix, independent of the checkpoint's packing:
  *   w[n, order[j]] = scales[n, g] * (values[n, j] - zeros[n, g]),  g = j / group_size
  *   w[n, j]        = scales[n, g] * values[n, j]                   with value_type E4M3 or E2M1
- * docs/numerics.md, "Quantised linear", "Linear with FP8 weights" and "Linear with MXFP4 weights", specifies the
- * arithmetic. */
+ *   w[n, j]        = scales[n, g] * (values[n, j] - zero) + minima[n, g]   with value_type I8_BLOCK32
+ * docs/numerics.md, "Quantised linear", "Quantised linear in blocks of 32", "Linear with FP8 weights" and "Linear with
+ * MXFP4 weights", specifies the arithmetic. */
 typedef struct mortise_quantized_matrix {
   uint32_t struct_size;
-  uint32_t flags;
+  uint32_t flags;       /* MORTISE_QUANTIZED_*; 0 with other value_types */
   int64_t n, k;         /* rows and columns */
   int32_t bits;         /* 4 or 8; values and zeros are 0 .. 2^bits - 1 */
   int32_t group_size;   /* columns j that share a scale: 32, a multiple of 64, or k; the last group may be shorter */
@@ -53,9 +60,12 @@ typedef struct mortise_quantized_matrix {
    * group_size is 128 or k, order is NULL, scales are finite, and `read` does not write to `zeros`. The device refuses
    * values that are NaN. MORTISE_F4_E2M1 (MXFP4): bytes that hold such a number in their lower half, the upper half is
    * 0; `bits` is 4, group_size is 32, order is NULL, scales are powers of two, and `read` does not write to `zeros`.
-   * The device refuses scales outside of 2^-127 .. 2^125, and a NaN. Since 0.6 */
+   * The device refuses scales outside of 2^-127 .. 2^125, and a NaN. MORTISE_I8_BLOCK32: unsigned integers for
+   * activations in blocks of 32; group_size is 16, a multiple of 32, or k, order is NULL, and `read` does not write to
+   * `zeros`; with MORTISE_QUANTIZED_MINIMA it writes two numbers for each group to `scales`, the scale and the minimum:
+   * [n1 - n0, ceil(k / group_size), 2]. Since 0.6 */
   int32_t value_type;
-  int32_t reserved;
+  int32_t zero; /* the zero point of all values, 0 .. 255, with MORTISE_I8_BLOCK32; otherwise 0. Since 0.6 */
 } mortise_quantized_matrix;
 
 /* A weight as prepare_weight gets it. Everything is read during the call only. */
@@ -72,8 +82,8 @@ typedef struct mortise_weight_source {
    * quantises `parts` as docs/numerics.md, "Quantised linear", says. */
   int32_t group_size;
   /* If bits is not 0: 0, MORTISE_F8_E4M3 or MORTISE_F4_E2M1, as in mortise_quantized_matrix. The device quantises
-   * `parts` to E4M3 with one scale for each row, so group_size is then 0. E2M1 has bits 4 and group_size 32. Since
-   * 0.6 */
+   * `parts` to E4M3 with one scale for each row, so group_size is then 0. E2M1 has bits 4 and group_size 32.
+   * MORTISE_I8_BLOCK32 has bits 8 or 4, and group_size 32 for `parts`. Since 0.6 */
   int32_t value_type;
   /* [num_parts] quantised parts, used instead of `parts`; NULL: use `parts`. All have the same order, and the bits,
    * group_size and value_type given above. */
@@ -190,8 +200,8 @@ typedef struct mortise_device_table {
   mortise_status (*describe)(mortise_device* device, mortise_device_info* info);
 
   /* Returns the id of the arithmetic for a dtype, such as "cpu-bf16/1"; static. NULL: the device cannot compute in
-   * this dtype. MORTISE_I8 asks for linear with quantised weights, MORTISE_F8_E4M3 and MORTISE_F4_E2M1 for linear with
-   * weights of that type; NULL then means that prepare_weight refuses them. [any] since 0.1 */
+   * this dtype. MORTISE_I8 asks for linear with quantised weights, MORTISE_I8_BLOCK32, MORTISE_F8_E4M3 and
+   * MORTISE_F4_E2M1 for linear with weights of that type; NULL then means that prepare_weight refuses them. [any] since 0.1 */
   const char* (*numerics_id)(mortise_device* device, int32_t dtype);
 
   /* Writes the free and total bytes of device memory. [any] since 0.1 */

@@ -16,7 +16,10 @@ enum {
   MORTISE_F32 = 2 << 8 | 32,
   MORTISE_BF16 = 4 << 8 | 16,
   MORTISE_F8_E4M3 = 10 << 8 | 8, /* 4 bits of exponent, 3 of mantissa, no infinity; weights and KV caches. Since 0.6 */
-  MORTISE_F4_E2M1 = 17 << 8 | 4  /* 2 bits of exponent, 1 of mantissa; weights in MXFP4, never a tensor. Since 0.6 */
+  MORTISE_F4_E2M1 = 17 << 8 | 4, /* 2 bits of exponent, 1 of mantissa; weights in MXFP4, never a tensor. Since 0.6 */
+  /* Integer weights for activations in int8 with a scale for each 32 columns: a value_type, never a tensor. Its code is
+   * none of DLPack's. Since 0.6 */
+  MORTISE_I8_BLOCK32 = 256 << 8 | 8
 };
 
 enum { MORTISE_TENSOR_READ_ONLY = 1 }; /* mortise_tensor.flags: writing may crash, as in a mapped file */

@@ -30,10 +30,10 @@ using Linear = std::vector<Piece>;
 
 // How a model stores its weights. `dtype` is the type that it computes in. The layers' matrices are stored in dtype if
 // bits is 0, else as bits, group_size and value_type say (mortise_weight_source). Norms, biases and the embedding are
-// stored in dtype. With integer layers, the head is stored as 8-bit integers with one scale for each row: it is more
-// sensitive than a layer, and a small part of a large model. With FP8 layers the head is stored as FP8, with MXFP4
-// layers in dtype. With `as_float` the reader's quantised matrices are not asked for, but the floats that they stand
-// for, which a reader of a GGUF file has.
+// stored in dtype. With integer layers, the head is stored as 8-bit integers with one scale for each row, or, if their
+// activations are in blocks of 32, for each 32 columns: it is more sensitive than a layer, and a small part of a large
+// model. With FP8 layers the head is stored as FP8, with MXFP4 layers in dtype. With `as_float` the reader's quantised
+// matrices are not asked for, but the floats that they stand for, which a reader of a GGUF file has.
 struct WeightFormat {
   int32_t dtype = 0;
   int32_t bits = 0;
@@ -144,7 +144,8 @@ inline bool alike(const std::optional<mortise_quantized_matrix>& a, const std::o
   if (!a || !b) return !a && !b;
   const bool same_order = (a->order == nullptr) == (b->order == nullptr) &&
                           (a->order == nullptr || std::equal(a->order, a->order + a->k, b->order));
-  return a->bits == b->bits && a->group_size == b->group_size && a->value_type == b->value_type && same_order;
+  return a->bits == b->bits && a->group_size == b->group_size && a->value_type == b->value_type &&
+         a->flags == b->flags && a->zero == b->zero && same_order;
 }
 
 }  // namespace weights_detail
@@ -195,7 +196,8 @@ inline Weight WeightLoader::head(const CheckpointTensor& part, int64_t columns) 
   if (quantized) return prepare_quantized({&part, 1}, {&quantized, 1});
   const int64_t shape[] = {part.rows, columns};
   const mortise_tensor tensor = read(part.name, shape);
-  return prepare({&tensor, 1}, MORTISE_WEIGHT_LINEAR, format_.head_in_dtype() ? 0 : 8, 0, part.name);
+  const int32_t group_size = format_.value_type == MORTISE_I8_BLOCK32 ? 32 : 0;
+  return prepare({&tensor, 1}, MORTISE_WEIGHT_LINEAR, format_.head_in_dtype() ? 0 : 8, group_size, part.name);
 }
 
 inline void WeightLoader::require_tied(const CheckpointTensor& embedding, int64_t columns) const {

@@ -42,10 +42,12 @@ ColumnRange checked_columns(const mortise_linear_args& args, const WeightShape& 
 }  // namespace
 
 std::string weight_text(const WeightShape& weight) {
-  const std::string packed = weight.bits == 0                       ? ""
-                             : weight.value_type == MORTISE_F8_E4M3 ? "fp8 for "
-                             : weight.value_type == MORTISE_F4_E2M1 ? "mxfp4 for "
-                                                                    : "int" + std::to_string(weight.bits) + " for ";
+  const std::string packed =
+      weight.bits == 0                       ? ""
+      : weight.value_type == MORTISE_F8_E4M3 ? "fp8 for "
+      : weight.value_type == MORTISE_F4_E2M1
+          ? "mxfp4 for "
+          : "int" + std::to_string(weight.bits) + (weight.value_type == MORTISE_I8_BLOCK32 ? "-block32 for " : " for ");
   return packed + matrix_text(weight.dtype, weight.n, weight.k);
 }
 

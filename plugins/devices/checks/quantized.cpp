@@ -14,7 +14,10 @@ namespace {
 }
 
 std::string format_text(std::int32_t bits, std::int32_t group_size, std::int32_t value_type) {
-  const char* const of = value_type == MORTISE_F8_E4M3 ? " of E4M3" : value_type == MORTISE_F4_E2M1 ? " of E2M1" : "";
+  const char* const of = value_type == MORTISE_F8_E4M3      ? " of E4M3"
+                         : value_type == MORTISE_F4_E2M1    ? " of E2M1"
+                         : value_type == MORTISE_I8_BLOCK32 ? " for blocks of 32"
+                                                            : "";
   return std::to_string(bits) + " bits" + of + " in groups of " + std::to_string(group_size);
 }
 
@@ -32,6 +35,9 @@ std::vector<mortise_quantized_matrix> read_matrices(const mortise_weight_source&
     const auto order_of = [&](const mortise_quantized_matrix& m) {
       return std::vector<int32_t>(m.order, m.order == nullptr ? m.order : m.order + m.k);
     };
+    if (part.flags != parts[0].flags || part.zero != parts[0].zero) {
+      invalid_source(name + " has another zero point than part 0, or other flags; prepare it as a weight of its own");
+    }
     if (part.k != parts[0].k || part.bits != source.bits || whole != wanted || part.value_type != source.value_type ||
         order_of(part) != order_of(parts[0])) {
       invalid_source(name + " (" + format_text(part.bits, part.group_size, part.value_type) +
@@ -40,6 +46,25 @@ std::vector<mortise_quantized_matrix> read_matrices(const mortise_weight_source&
     }
   }
   return parts;
+}
+
+void check_block32(const mortise_weight_source& source, std::int64_t k) {
+  const int32_t group = source.group_size;
+  const bool checkpoint = source.quantized != nullptr;
+  const bool group_fits =
+      checkpoint ? group == 16 || (group >= 0 && (group % 32 == 0 || group >= k)) : group == kBlock32Group;
+  if ((source.bits != 4 && source.bits != 8) || !group_fits) {
+    invalid_source(format_text(source.bits, group, source.value_type) + "; expected 4 or 8 bits in groups of 32, or " +
+                   "(of a checkpoint) of 16, a multiple of 32, or 0 for whole rows");
+  }
+  constexpr std::uint32_t kKnownFlags = MORTISE_QUANTIZED_MINIMA | MORTISE_QUANTIZED_F16_SCALES;
+  for (int i = 0; checkpoint && i < source.num_parts; ++i) {
+    const mortise_quantized_matrix& part = *source.quantized[i];
+    if (part.zero < 0 || part.zero > 255 || (part.flags & ~kKnownFlags) != 0) {
+      invalid_source("zero point " + std::to_string(part.zero) + " and flags " + std::to_string(part.flags) +
+                     "; expected 0 to 255, and MORTISE_QUANTIZED_*");
+    }
+  }
 }
 
 void check_format(const mortise_weight_source& source, std::int64_t n, std::int64_t k) {
@@ -62,8 +87,10 @@ void check_format(const mortise_weight_source& source, std::int64_t n, std::int6
     }
     return;
   }
+  if (source.value_type == MORTISE_I8_BLOCK32) return check_block32(source, k);
   if (source.value_type != 0) {
-    invalid_source("value_type code " + std::to_string(source.value_type) + "; expected 0 for integers, E4M3, or E2M1");
+    invalid_source("value_type code " + std::to_string(source.value_type) +
+                   "; expected 0 for integers, E4M3, E2M1, or I8_BLOCK32");
   }
   if ((source.bits != 4 && source.bits != 8) || group < 0 || (group != 32 && group % 64 != 0 && group < k)) {
     invalid_source(format_text(source.bits, group, source.value_type) +
@@ -106,11 +133,18 @@ QuantizedSource read_quantized_source(const mortise_weight_source& source) {
   check_format(source, read.n, read.k);
   read.value_type = source.value_type;
   if (read.value_type != 0 && read.order != nullptr) {
-    invalid_source(std::string("an order of ") + (read.value_type == MORTISE_F8_E4M3 ? "E4M3" : "E2M1") +
-                   " values; expected none");
+    const char* const name = read.value_type == MORTISE_F8_E4M3   ? "E4M3"
+                             : read.value_type == MORTISE_F4_E2M1 ? "E2M1"
+                                                                  : "I8_BLOCK32";
+    invalid_source(std::string("an order of ") + name + " values; expected none");
   }
   if (read.order != nullptr) check_order(read.order, read.k);
   read.group_size = source.group_size == 0 ? read.k : source.group_size;
+  if (read.value_type == MORTISE_I8_BLOCK32 && !read.matrices.empty()) {
+    read.zero = read.matrices[0].zero;
+    read.has_minima = (read.matrices[0].flags & MORTISE_QUANTIZED_MINIMA) != 0;
+    read.f16_scales = (read.matrices[0].flags & MORTISE_QUANTIZED_F16_SCALES) != 0;
+  }
   return read;
 }
 

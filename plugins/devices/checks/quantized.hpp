@@ -14,6 +14,7 @@ namespace mortise {
 constexpr std::int64_t kMaxQuantizedGroup = 32768;
 constexpr std::int64_t kFp8Group = 128;  // columns of an E4M3 weight that share a scale, if it has groups
 constexpr std::int64_t kMxfp4Group = 32;
+constexpr std::int64_t kBlock32Group = 32;  // of float weights that the device quantises
 
 // A weight [n, k]: floats that the device quantises, or else values of a checkpoint, all of one format and order.
 struct QuantizedSource {
@@ -22,8 +23,12 @@ struct QuantizedSource {
   std::int64_t n, k;
   std::int64_t group_size;    // columns that share a scale; k if all do
   const std::int32_t* order;  // [k] a permutation of 0 .. k - 1; null: columns keep their order
-  // 0: integers; MORTISE_F8_E4M3, in groups of kFp8Group or whole rows; MORTISE_F4_E2M1, in groups of kMxfp4Group
+  // 0: integers; MORTISE_F8_E4M3, in groups of kFp8Group or whole rows; MORTISE_F4_E2M1, in groups of kMxfp4Group;
+  // MORTISE_I8_BLOCK32, floats in groups of kBlock32Group
   std::int32_t value_type;
+  // Of MORTISE_I8_BLOCK32 in `matrices`.
+  std::int32_t zero;
+  bool has_minima, f16_scales;
 };
 
 // Throws Failure(INVALID_ARGUMENT) for a source that no device serves. REQUIRES: source.bits is not 0.

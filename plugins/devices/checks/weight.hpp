@@ -11,7 +11,7 @@ struct WeightShape {
   std::int32_t dtype = 0;  // the type that the product computes in
   std::int64_t n = 0, k = 0;
   std::int32_t bits = 0;        // 0: not quantised
-  std::int32_t value_type = 0;  // 0: integers; MORTISE_F8_E4M3, MORTISE_F4_E2M1
+  std::int32_t value_type = 0;  // 0: integers; MORTISE_F8_E4M3, MORTISE_F4_E2M1, MORTISE_I8_BLOCK32
 };
 
 // Returns the shape of a device's weight, which may be null.
@@ -20,7 +20,7 @@ WeightShape shape_of(const Weight* weight) {
   return weight == nullptr ? WeightShape{} : weight->shape();
 }
 
-// "bf16 [4096, 512]", "int4 for bf16 [4096, 512]", "fp8 for ...", "mxfp4 for ..."
+// "bf16 [4096, 512]", "int4 for bf16 [4096, 512]", "fp8 for ...", "mxfp4 for ...", "int8-block32 for ..."
 std::string weight_text(const WeightShape& weight);
 
 }  // namespace mortise

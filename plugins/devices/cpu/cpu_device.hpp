@@ -47,13 +47,16 @@ struct mortise_weight {
 
   // Quantised with 8 or 4 bits: `data` holds the values in the order of linear_int/pack.hpp; scales, zero points and
   // order follow. E4M3 has no zero points and no order. E2M1 (MXFP4) has neither, and no scales: `zeros` has the biased
-  // exponents of its groups.
+  // exponents of its groups. I8_BLOCK32 has block32_scales, minima if has_minima, and one zero point.
   int bits;                 // 0: not quantised
-  std::int32_t value_type;  // 0: integers; MORTISE_F8_E4M3, MORTISE_F4_E2M1
+  std::int32_t value_type;  // 0: integers; MORTISE_F8_E4M3, MORTISE_F4_E2M1, MORTISE_I8_BLOCK32
   std::size_t group_size;
   const float* scales;
   const std::uint8_t* zeros;
   const std::int32_t* order;  // null: 0, 1, 2, ..
+  std::int32_t zero;
+  bool has_minima, half_scales;  // half: scales and minima are f16, otherwise f32
+  const void *block32_scales, *minima;
 
   mortise::WeightShape shape() const { return {use, dtype, n, k, bits, value_type}; }
 

@@ -10,6 +10,7 @@
 
 #include "devices/checks/quantized.hpp"
 #include "devices/cpu/source_rows.hpp"
+#include "kernels/cpu/linear_block32/pack.hpp"
 #include "kernels/cpu/linear_fp8/linear_fp8.hpp"
 #include "kernels/cpu/linear_fp8/pack.hpp"
 #include "kernels/cpu/linear_int/pack.hpp"
@@ -23,14 +24,15 @@ namespace {
 constexpr std::size_t kPanelsAtOnce = 4;
 constexpr std::size_t kRowsAtOnce = kPanelsAtOnce * kPanelColumns;
 static_assert(kMaxGroup == kMaxQuantizedGroup);
+static_assert(kBlock32 == static_cast<std::size_t>(kBlock32Group));
 static_assert(kFp8GroupColumns == static_cast<std::size_t>(kFp8Group));
 static_assert(kMxfp4GroupColumns == static_cast<std::size_t>(kMxfp4Group));
 
 // A thread's buffer. It holds some rows as values with scales and zero points, and one float row.
 struct Staging {
-  Staging(std::size_t k, std::size_t groups, bool floats)
+  Staging(std::size_t k, std::size_t groups, std::size_t factors, bool floats)
       : values(std::make_unique_for_overwrite<std::uint8_t[]>(kRowsAtOnce * k)),
-        scales(std::make_unique_for_overwrite<float[]>(kRowsAtOnce * groups)),
+        scales(std::make_unique_for_overwrite<float[]>(kRowsAtOnce * factors)),
         zeros(std::make_unique_for_overwrite<std::uint8_t[]>(kRowsAtOnce * groups)),
         row(floats ? std::make_unique_for_overwrite<float[]>(k) : nullptr) {}
 
@@ -50,8 +52,10 @@ class IntPacker {
         n_(static_cast<std::size_t>(weight.n)),
         k_(static_cast<std::size_t>(weight.k)),
         groups_(groups_of(k_, weight.group_size)),
+        factors_(weight.has_minima ? 2 * groups_ : groups_),
         converters_(converters_for(device, source_.floats.empty() ? 0 : k_)) {
-    for (int i = 0; i < device.pool.num_threads(); ++i) staging_.emplace_back(k_, groups_, !source_.floats.empty());
+    for (int i = 0; i < device.pool.num_threads(); ++i)
+      staging_.emplace_back(k_, groups_, factors_, !source_.floats.empty());
     faults_.resize(staging_.size());
   }
 
@@ -63,7 +67,7 @@ class IntPacker {
       source_.floats.empty() ? read_rows(first, end, static_cast<std::size_t>(thread))
                              : quantize_rows(first, end, static_cast<std::size_t>(thread));
       for (std::size_t n = first; n < end; n += kPanelColumns) {
-        pack(n, std::min(kPanelColumns, end - n), n - first, staging_[static_cast<std::size_t>(thread)]);
+        pack(n, std::min(kPanelColumns, end - n), n - first, static_cast<std::size_t>(thread));
       }
     });
     for (const std::exception_ptr& fault : faults_) {
@@ -79,7 +83,7 @@ class IntPacker {
       const std::size_t n0 = std::max(begin, first), n1 = std::min(begin + static_cast<std::size_t>(part.n), end);
       if (n0 < n1) {
         part.read(part.context, static_cast<int64_t>(n0 - begin), static_cast<int64_t>(n1 - begin),
-                  to.values.get() + (n0 - first) * k_, to.scales.get() + (n0 - first) * groups_,
+                  to.values.get() + (n0 - first) * k_, to.scales.get() + (n0 - first) * factors_,
                   to.zeros.get() + (n0 - first) * groups_);
       }
       begin += static_cast<std::size_t>(part.n);
@@ -102,11 +106,13 @@ class IntPacker {
       const SourceTensor& tensor = tensor_of(source_.floats, row);
       converters_[thread].convert(tensor, row - tensor.first_row, MORTISE_F32, to.row.get());
       std::uint8_t* const values = to.values.get() + (n - first) * k_;
-      float* const scales = to.scales.get() + (n - first) * groups_;
+      float* const scales = to.scales.get() + (n - first) * factors_;
       if (weight_.value_type == MORTISE_F8_E4M3) {
         quantize_row_fp8(to.row.get(), k_, values, scales);
       } else if (weight_.value_type == MORTISE_F4_E2M1) {
         if (!quantize_row_mxfp4(to.row.get(), k_, values, scales)) return refuse_later(row, thread);
+      } else if (weight_.value_type == MORTISE_I8_BLOCK32) {
+        quantize_row_block32(to.row.get(), k_, format_of_floats(weight_.bits), values, scales);
       } else {
         quantize_row(to.row.get(), k_, {weight_.bits, weight_.group_size}, values, scales,
                      to.zeros.get() + (n - first) * groups_);
@@ -123,8 +129,10 @@ class IntPacker {
   }
 
   // Packs the panel of rows n .. n + count - 1, which begin at row `at` of the staging.
-  void pack(std::size_t n, std::size_t count, std::size_t at, const Staging& from) {
+  void pack(std::size_t n, std::size_t count, std::size_t at, std::size_t thread) {
+    const Staging& from = staging_[thread];
     const std::uint8_t* rows[kPanelColumns] = {};
+    if (weight_.value_type == MORTISE_I8_BLOCK32) pack_block32_factors(n, count, at, thread);
     auto* scales = weight_.scales == nullptr ? nullptr : const_cast<float*>(weight_.scales) + n * groups_;
     auto* zeros = weight_.zeros == nullptr ? nullptr : const_cast<std::uint8_t*>(weight_.zeros) + n * groups_;
     for (std::size_t i = 0; i < kPanelColumns; ++i) {
@@ -142,10 +150,37 @@ class IntPacker {
     pack_panel_int(rows, k_, weight_.bits, values + packed_bytes_int(n, k_, weight_.bits));
   }
 
+  // Packs the scales and minima of a panel, as above.
+  void pack_block32_factors(std::size_t n, std::size_t count, std::size_t at, std::size_t thread) {
+    const std::size_t numbers = factors_ / groups_;
+    const float *scales[kPanelColumns] = {}, *minima[kPanelColumns] = {};
+    for (std::size_t i = 0; i < count; ++i) {
+      scales[i] = staging_[thread].scales.get() + (at + i) * factors_;
+      minima[i] = scales[i] + 1;
+    }
+    const std::size_t offset = packed_factor_bytes(n, groups_, weight_.half_scales);
+    bool exact = true;
+    const auto pack_into = [&](const float* const(&from)[kPanelColumns], const void* to) {
+      auto* const panel = static_cast<std::byte*>(const_cast<void*>(to)) + offset;
+      exact = pack_factors(from, groups_, numbers, weight_.half_scales, panel) && exact;
+    };
+    pack_into(scales, weight_.block32_scales);
+    if (weight_.has_minima) pack_into(minima, weight_.minima);
+    if (exact) return;
+    try {
+      invalid(kPrepareWeight, "a scale or minimum of rows " + std::to_string(n) + " to " +
+                                  std::to_string(n + count - 1) +
+                                  " is not exact in f16; leave out the flag MORTISE_QUANTIZED_F16_SCALES");
+    } catch (...) {
+      faults_[thread] = std::current_exception();
+    }
+  }
+
   mortise_device& device_;
   const mortise_weight& weight_;
   const QuantizedSource& source_;
   const std::size_t n_, k_, groups_;
+  const std::size_t factors_;               // scales of a row, and minima
   std::vector<RowConverter> converters_;    // a thread's own
   std::vector<Staging> staging_;            // a thread's own
   std::vector<std::exception_ptr> faults_;  // a thread's own, because a task must not throw
@@ -157,10 +192,10 @@ std::size_t round_up(std::size_t bytes) {
 
 // MXFP4 has exponents in the place of zero points, instead of scales.
 bool has_scales(const mortise_weight& weight) {
-  return weight.value_type != MORTISE_F4_E2M1;
+  return weight.value_type != MORTISE_F4_E2M1 && weight.value_type != MORTISE_I8_BLOCK32;
 }
 bool has_zeros(const mortise_weight& weight) {
-  return weight.value_type != MORTISE_F8_E4M3;
+  return weight.value_type != MORTISE_F8_E4M3 && weight.value_type != MORTISE_I8_BLOCK32;
 }
 
 // The offsets of a weight's parts in its memory, which begins with the values.
@@ -172,16 +207,26 @@ struct Layout {
     scales = round_up(packed_bytes_int(n, k, weight.bits));
     zeros = scales + (has_scales(weight) ? round_up(entries * sizeof(float)) : 0);
     order = zeros + (has_zeros(weight) ? round_up(entries) : 0);
+    if (weight.value_type == MORTISE_I8_BLOCK32) {
+      const std::size_t factors = round_up(packed_factor_bytes(n, groups_of(k, weight.group_size), weight.half_scales));
+      minima = scales + factors;
+      order = minima + (weight.has_minima ? factors : 0);
+    }
     bytes = order + (has_order ? k * sizeof(std::int32_t) : 0);
   }
 
   std::size_t scales, zeros, order, bytes;
+  std::size_t minima = 0;  // of I8_BLOCK32, if it has any
 };
 
 void point_into(mortise_weight& weight, const Layout& layout, bool has_order) {
   auto* const memory = static_cast<std::byte*>(weight.data);
   weight.scales = has_scales(weight) ? reinterpret_cast<float*>(memory + layout.scales) : nullptr;
   weight.zeros = has_zeros(weight) ? reinterpret_cast<std::uint8_t*>(memory + layout.zeros) : nullptr;
+  if (weight.value_type == MORTISE_I8_BLOCK32) {
+    weight.block32_scales = memory + layout.scales;
+    weight.minima = weight.has_minima ? memory + layout.minima : nullptr;
+  }
   weight.order = has_order ? reinterpret_cast<std::int32_t*>(memory + layout.order) : nullptr;
 }
 
@@ -199,6 +244,13 @@ std::unique_ptr<mortise_weight> prepare_int_weight(mortise_device& device, const
   weight->bits = source.bits;
   weight->value_type = read.value_type;
   weight->group_size = static_cast<std::size_t>(read.group_size);
+  if (weight->value_type == MORTISE_I8_BLOCK32) {
+    const Block32Format made = format_of_floats(weight->bits);
+    const bool checkpoint = read.floats.empty();
+    weight->zero = checkpoint ? read.zero : made.zero;
+    weight->has_minima = checkpoint ? read.has_minima : made.has_minima;
+    weight->half_scales = checkpoint ? read.f16_scales : made.half_scales;
+  }
 
   const Layout layout(*weight, order != nullptr);
   const std::size_t order_bytes = layout.bytes - layout.order;

@@ -268,6 +268,24 @@ void multiply_int(mortise_device& device, const Product& p) {
   run_ranges(device, p, args, run, tiles == 0 ? nullptr : scratch + prepared);
 }
 
+void multiply_block32(mortise_device& device, const Product& p) {
+  constexpr std::size_t kPrepareRows = 32;
+  const LinearBlock32Kernels& kernels = device.kernels.linear_block32;
+  auto args = args_of<LinearBlock32Args>(p);
+  args.format = {p.weight.bits, p.weight.group_size, p.weight.zero, p.weight.has_minima, p.weight.half_scales};
+  args.values = static_cast<const std::uint8_t*>(p.weight.data);
+  args.scales = p.weight.block32_scales;
+  args.minima = p.weight.minima;
+  const std::size_t prepared = ceil_div(kernels.scratch_bytes(args.m, args.k), 64) * 64;
+  const std::size_t tiles = bytes_of_gated_tiles(device, p);
+  std::byte* const scratch = reserve_scratch(device, prepared, tiles);
+  args.scratch = scratch;
+  const auto prepare = p.x.dtype == MORTISE_BF16 ? kernels.prepare_bf16 : kernels.prepare_f32;
+  over_prepared_rows(device.pool, args.m, kPrepareRows, [&](std::size_t m0, std::size_t m1) { prepare(args, m0, m1); });
+  const auto run = p.out.dtype == MORTISE_BF16 ? kernels.to_bf16 : kernels.to_f32;
+  run_ranges(device, p, args, run, tiles == 0 ? nullptr : scratch + prepared);
+}
+
 // Multiplies with weights that the kernel widens.
 template <class Kernel, class Args>
 void multiply_widened(mortise_device& device, const Product& p, const Kernel& kernel, Args args) {
@@ -314,10 +332,11 @@ mortise_status linear(mortise_device* device, mortise_stream*, const mortise_lin
     const Product product = checked_product(known(args));
     if (product.x.rows == 0 || product.n1 == product.n0) return;
     const std::int32_t type = product.weight.value_type;
-    const auto multiply_by_type = product.weight.bits == 0  ? multiply
-                                  : type == MORTISE_F8_E4M3 ? multiply_fp8
-                                  : type == MORTISE_F4_E2M1 ? multiply_mxfp4
-                                                            : multiply_int;
+    const auto multiply_by_type = product.weight.bits == 0     ? multiply
+                                  : type == MORTISE_F8_E4M3    ? multiply_fp8
+                                  : type == MORTISE_F4_E2M1    ? multiply_mxfp4
+                                  : type == MORTISE_I8_BLOCK32 ? multiply_block32
+                                                               : multiply_int;
     multiply_by_type(*device, product);
   });
 }

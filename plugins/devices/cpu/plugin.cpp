@@ -140,6 +140,8 @@ const char* numerics_id(mortise_device* device, int32_t dtype) {
       return "cpu-f32/1";
     case MORTISE_I8:
       return "cpu-int8/1";
+    case MORTISE_I8_BLOCK32:
+      return "cpu-int8-block32/1";
     case MORTISE_F8_E4M3:
       return "cpu-fp8/1";
     case MORTISE_F4_E2M1:

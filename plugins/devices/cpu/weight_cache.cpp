@@ -82,6 +82,11 @@ std::string WeightCache::key_of(const mortise_weight_source& source, const morti
     key += ' ';
     key += std::to_string(value);
   }
+  if (weight.value_type == MORTISE_I8_BLOCK32) {
+    key += " zero " + std::to_string(weight.zero);
+    key += weight.has_minima ? " minima" : "";
+    key += weight.half_scales ? " f16" : "";
+  }
   for (int i = 0; i < source.num_parts; ++i) {
     key += source.quantized != nullptr ? " q" + std::to_string(source.quantized[i]->n) : part_text(*source.parts[i]);
   }

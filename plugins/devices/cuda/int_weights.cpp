@@ -234,6 +234,11 @@ std::unique_ptr<mortise_weight> prepare_int_weight(mortise_device& device, const
     throw Failure(MORTISE_UNIMPLEMENTED, kWhere,
                   "the device cuda multiplies rows in bf16 only; set dtype = \"bf16\", or use the device cpu");
   }
+  if (read.value_type == MORTISE_I8_BLOCK32) {
+    throw Failure(MORTISE_UNIMPLEMENTED, kWhere,
+                  "the device cuda has no product with activations in blocks of 32 (int8-block32, int4-block32); use "
+                  "weights = \"int8\" or \"int4\", or the device cpu");
+  }
   auto weight = std::make_unique<mortise_weight>();
   weight->n = read.n;
   weight->k = read.k;

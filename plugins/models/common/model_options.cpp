@@ -6,6 +6,7 @@ namespace {
 // With 4 bits a group costs 5 bytes more; docs/numerics.md gives the loss of each size.
 constexpr int32_t kDefaultGroupSize = 64;
 constexpr int32_t kMxfp4GroupSize = 32;
+constexpr int32_t kBlock32GroupSize = 32;
 
 int32_t compute_dtype(const Options& options, int32_t checkpoint_dtype) {
   const std::string dtype = options.get<std::string>("dtype");
@@ -29,6 +30,8 @@ WeightFormat weight_format(const Options& options, const Quantization& quantizat
                       "or use the checkpoint that it was made from");
   }
   if (weights == "int8") return {dtype, 8, 0, 0};
+  if (weights == "int8-block32") return {dtype, 8, kBlock32GroupSize, MORTISE_I8_BLOCK32};
+  if (weights == "int4-block32") return {dtype, 4, kBlock32GroupSize, MORTISE_I8_BLOCK32};
   if (weights == "fp8") return {dtype, 8, 0, MORTISE_F8_E4M3};
   if (weights == "mxfp4") return {dtype, 4, kMxfp4GroupSize, MORTISE_F4_E2M1};
   return {dtype, 4, options.has("group_size") ? options.get<int32_t>("group_size") : kDefaultGroupSize, 0};
@@ -79,6 +82,11 @@ void require_numerics(const DeviceRef& device, const mortise_model_dims& dims) {
   }
   const int32_t type = dims.weight_type == 0 ? MORTISE_I8 : dims.weight_type;
   if (dims.weight_bits != 0 && device.table->numerics_id(device.device, type) == nullptr) {
+    if (type == MORTISE_I8_BLOCK32 && device.table->numerics_id(device.device, MORTISE_I8) != nullptr) {
+      throw Failure(MORTISE_FAILED_PRECONDITION, "weights",
+                    "the device cannot multiply by integers with an activation scale for each 32 columns, as "
+                    "\"int8-block32\" and \"int4-block32\" need; use \"int8\", \"int4\", or the device cpu");
+    }
     const char* const name = type == MORTISE_F8_E4M3 ? "FP8" : type == MORTISE_F4_E2M1 ? "MXFP4" : "quantised";
     throw Failure(MORTISE_FAILED_PRECONDITION, "weights",
                   std::string("the device cannot multiply by ") + name +

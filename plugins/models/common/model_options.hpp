@@ -18,8 +18,8 @@ constexpr const char* kOptionsSchema = R"schema({
                       "type": ["integer", "null"], "minimum": 1, "default": null},
     "dtype": {"title": "type of activations; auto: bf16 for bf16 checkpoints, f32 for f32 and f16 checkpoints; bf16 rounds their weights",
               "enum": ["auto", "bf16", "f32"], "default": "auto"},
-    "weights": {"title": "type of the layers' matrices; auto: as in the checkpoint; float: also the integers of a GGUF file as floats; int8, fp8: one scale per row; int4: one scale per group; mxfp4: one per 32 columns",
-                "enum": ["auto", "float", "int8", "int4", "fp8", "mxfp4"], "default": "auto"},
+    "weights": {"title": "type of the layers' matrices; auto: as in the checkpoint; float: also the integers of a GGUF file as floats; int8, fp8: one scale per row; int4: one scale per group; mxfp4: one per 32 columns; int8-block32, int4-block32: one per 32 columns of weights and of activations",
+                "enum": ["auto", "float", "int8", "int8-block32", "int4", "int4-block32", "fp8", "mxfp4"], "default": "auto"},
     "group_size": {"title": "columns that share a scale in int4 weights", "enum": [32, 64, 128], "default": 64}
   }
 })schema";

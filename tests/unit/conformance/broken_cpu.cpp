@@ -30,7 +30,7 @@ void flip(const mortise_tensor* out) {
   if (out->shape[0] > 0) *static_cast<uint8_t*>(out->data) ^= 1;
 }
 
-// `bits` of the weight that was prepared last, 9 for FP8, 10 for MXFP4.
+// `bits` of the weight that was prepared last, 9 for FP8, 10 for MXFP4, 24 and 28 for 4 and 8 bits in blocks of 32.
 int& last_bits() {
   static int bits = 0;
   return bits;
@@ -38,7 +38,10 @@ int& last_bits() {
 
 mortise_status prepare_weight(mortise_device* device, const mortise_weight_source* source, mortise_weight** weight,
                               mortise_error* error) {
-  last_bits() = source->value_type == MORTISE_F8_E4M3 ? 9 : source->value_type == MORTISE_F4_E2M1 ? 10 : source->bits;
+  last_bits() = source->value_type == MORTISE_F8_E4M3      ? 9
+                : source->value_type == MORTISE_F4_E2M1    ? 10
+                : source->value_type == MORTISE_I8_BLOCK32 ? 20 + source->bits
+                                                           : source->bits;
   return inner().prepare_weight(device, source, weight, error);
 }
 void free_weight(mortise_device* device, mortise_weight* weight) {
@@ -56,6 +59,8 @@ mortise_status linear(mortise_device* device, mortise_stream* stream, const mort
   bool shows = is("one_bit");
   shows |= is("wrong_int8") && last_bits() == 8;
   shows |= is("wrong_int4") && last_bits() == 4;
+  shows |= is("wrong_int8_block32") && last_bits() == 28;
+  shows |= is("wrong_int4_block32") && last_bits() == 24;
   shows |= is("wrong_fp8") && last_bits() == 9;
   shows |= is("wrong_mxfp4") && last_bits() == 10;
   shows |= is("depends_on_thread") && std::this_thread::get_id() != first_thread;

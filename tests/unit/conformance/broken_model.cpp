@@ -195,7 +195,7 @@ constexpr const char* kSchema = R"schema({
     "defect": {"title": "what it does wrong", "type": "string", "default": "none"},
     "max_model_len": {"title": "as of llama", "type": ["integer", "null"], "minimum": 1, "default": null},
     "dtype": {"title": "as of llama", "enum": ["auto", "bf16", "f32"], "default": "auto"},
-    "weights": {"title": "as of llama", "enum": ["auto", "int8", "int4", "fp8", "mxfp4"], "default": "auto"},
+    "weights": {"title": "as of llama", "enum": ["auto", "int8", "int8-block32", "int4", "int4-block32", "fp8", "mxfp4"], "default": "auto"},
     "group_size": {"title": "as of llama", "enum": [32, 64, 128], "default": 64}
   }
 })schema";

@@ -49,6 +49,8 @@ INSTANTIATE_TEST_SUITE_P(
     Cpu, InAnInstance,
     testing::Values(Broken{"broken_cpu", "wrong_int8", "device.int8_bits", "cpu-int8/1: row 0"},
                     Broken{"broken_cpu", "wrong_int4", "device.int4_bits", "cpu-int8/1: row 0"},
+                    Broken{"broken_cpu", "wrong_int8_block32", "device.int8_block32_bits", "cpu-int8-block32/1: row 0"},
+                    Broken{"broken_cpu", "wrong_int4_block32", "device.int4_block32_bits", "cpu-int8-block32/1: row 0"},
                     Broken{"broken_cpu", "wrong_fp8", "device.fp8_bits", "cpu-fp8/1: row 0"},
                     Broken{"broken_cpu", "wrong_mxfp4", "device.mxfp4_bits", "mxfp4/1: row 0"},
                     Broken{"broken_cpu", "odd_nan", "device.odd_numbers", "add of odd numbers: row"},

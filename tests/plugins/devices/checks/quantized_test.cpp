@@ -85,6 +85,48 @@ TEST_F(MistakesInFp8Weights, NanOtherGroupsAndOrdersAreRefused) {
   expect_invalid(prepare(device_, source, &weight), "does not fit");
 }
 
+class MistakesInBlock32Weights : public OneDevice {};
+
+TEST_F(MistakesInBlock32Weights, OtherGroupsZeroPointsFlagsOrdersAndScalesAreRefused) {
+  std::mt19937 rng(3);
+  Block32Source a(rng, 40, 128, 4, 32, true), b(rng, 40, 128, 4, 32, true);
+  const mortise_quantized_matrix* parts[] = {&a.matrix, &b.matrix};
+  mortise_weight_source source = block32_source_of(MORTISE_F32, 4, 32, 2);
+  source.quantized = parts;
+  mortise_weight* weight = nullptr;
+  b.matrix.zero = 8;
+  expect_invalid(prepare(device_, source, &weight), "quantised part 1 has another zero point than part 0");
+  a.matrix.zero = b.matrix.zero = 256;
+  expect_invalid(prepare(device_, source, &weight), "zero point 256 and flags 3; expected 0 to 255");
+  a.matrix.zero = b.matrix.zero = 0;
+  b.matrix.flags = 0;
+  expect_invalid(prepare(device_, source, &weight),
+                 "quantised part 1 has another zero point than part 0, or other flags");
+  a.matrix.flags = b.matrix.flags = 8;
+  expect_invalid(prepare(device_, source, &weight), "flags 8; expected");
+  a.matrix.flags = b.matrix.flags = MORTISE_QUANTIZED_F16_SCALES | MORTISE_QUANTIZED_MINIMA;
+  b.weight.minima[7] = 1.0f + 0x1p-20f;
+  expect_invalid(prepare(device_, source, &weight), "is not exact in f16; leave out the flag");
+  b.weight.minima[7] = 1.0f;
+  std::vector<std::int32_t> order(128);
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::int32_t>(i);
+  a.matrix.order = b.matrix.order = order.data();
+  expect_invalid(prepare(device_, source, &weight), "an order of I8_BLOCK32 values");
+  a.matrix.order = b.matrix.order = nullptr;
+  a.matrix.group_size = b.matrix.group_size = source.group_size = 48;
+  expect_invalid(prepare(device_, source, &weight), "4 bits for blocks of 32 in groups of 48; expected 4 or 8 bits");
+}
+
+TEST_F(MistakesInBlock32Weights, FloatPartsInOtherGroupsAreRefused) {
+  const std::vector<float> w(2 * 128, 1.0f);
+  const mortise_tensor part = matrix(w, 2, 128);
+  const mortise_tensor* pointer = &part;
+  mortise_weight_source source = block32_source_of(MORTISE_F32, 8, 64, 1);
+  source.parts = &pointer;
+  mortise_weight* weight = nullptr;
+  expect_invalid(prepare(device_, source, &weight), "8 bits for blocks of 32 in groups of 64; expected 4 or 8 bits");
+}
+
 class MistakesInMxfp4Weights : public OneDevice {};
 
 TEST_F(MistakesInMxfp4Weights, ScalesThatAreNoPowersOfTwoAndOtherGroupsAreRefused) {

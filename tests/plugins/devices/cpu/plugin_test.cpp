@@ -61,6 +61,7 @@ TEST(CpuDevice, TheNumericsIdDependsOnTheTypeAndTheOrderAlone) {
                    order == SumOrder::kTiles ? "cpu-bf16/1" : "cpu-bf16-pairs/1");
       EXPECT_STREQ(device.table().numerics_id(device.get(), MORTISE_F32), "cpu-f32/1");
       EXPECT_STREQ(device.table().numerics_id(device.get(), MORTISE_I8), "cpu-int8/1");
+      EXPECT_STREQ(device.table().numerics_id(device.get(), MORTISE_I8_BLOCK32), "cpu-int8-block32/1");
       EXPECT_EQ(device.table().numerics_id(device.get(), MORTISE_F16), nullptr);
     }
   }

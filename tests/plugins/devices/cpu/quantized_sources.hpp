@@ -3,6 +3,7 @@
 #pragma once
 
 #include "device_fixture.hpp"
+#include "kernels/cpu/reference/linear_block32.hpp"
 #include "kernels/cpu/reference/linear_fp8.hpp"
 #include "kernels/cpu/reference/linear_int.hpp"
 #include "kernels/cpu/reference/linear_mxfp4.hpp"
@@ -46,6 +47,51 @@ inline mortise_weight_source source_of(int32_t dtype, int bits, std::size_t grou
   source.use = MORTISE_WEIGHT_LINEAR;
   source.dtype = dtype;
   source.bits = bits;
+  source.group_size = static_cast<int32_t>(group);
+  source.num_parts = static_cast<int32_t>(parts);
+  return source;
+}
+
+// A matrix for activations in blocks of 32, with scales that are exact in f16.
+struct Block32Source {
+  reference::Block32Weight weight;
+  mortise_quantized_matrix matrix = sized<mortise_quantized_matrix>();
+
+  Block32Source(std::mt19937& rng, std::size_t n, std::size_t k, int bits, std::size_t group, bool has_minima) {
+    weight = {n, k, group, has_minima ? 0 : 1 << (bits - 1), {}, {}, {}};
+    for (std::size_t i = 0; i < n * k; ++i) weight.values.push_back(static_cast<std::uint8_t>(rng() % (1u << bits)));
+    for (std::size_t i = 0; i < n * ((k + group - 1) / group); ++i) {
+      weight.scales.push_back(static_cast<float>(rng() % 1024) * 0x1p-14f);
+      if (has_minima) weight.minima.push_back(static_cast<float>(rng() % 1024) * -0x1p-10f);
+    }
+    matrix.n = static_cast<int64_t>(n);
+    matrix.k = static_cast<int64_t>(k);
+    matrix.bits = bits;
+    matrix.group_size = static_cast<int32_t>(group);
+    matrix.value_type = MORTISE_I8_BLOCK32;
+    matrix.zero = weight.zero;
+    matrix.flags = MORTISE_QUANTIZED_F16_SCALES;
+    if (has_minima) matrix.flags |= MORTISE_QUANTIZED_MINIMA;
+    matrix.context = this;
+    matrix.read = [](void* context, int64_t n0, int64_t n1, uint8_t* values, float* scales, uint8_t*) {
+      const reference::Block32Weight& w = static_cast<const Block32Source*>(context)->weight;
+      const auto groups = static_cast<int64_t>(w.scales.size() / w.n), columns = static_cast<int64_t>(w.k);
+      std::copy(&w.values[0] + n0 * columns, &w.values[0] + n1 * columns, values);
+      for (auto g = static_cast<std::size_t>(n0 * groups); g < static_cast<std::size_t>(n1 * groups); ++g) {
+        *scales++ = w.scales[g];
+        if (!w.minima.empty()) *scales++ = w.minima[g];
+      }
+    };
+  }
+  Block32Source(const Block32Source&) = delete;
+};
+
+inline mortise_weight_source block32_source_of(int32_t dtype, int bits, std::size_t group, std::size_t parts) {
+  auto source = sized<mortise_weight_source>();
+  source.use = MORTISE_WEIGHT_LINEAR;
+  source.dtype = dtype;
+  source.bits = bits;
+  source.value_type = MORTISE_I8_BLOCK32;
   source.group_size = static_cast<int32_t>(group);
   source.num_parts = static_cast<int32_t>(parts);
   return source;
