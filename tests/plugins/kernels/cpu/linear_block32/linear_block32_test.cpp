@@ -1,7 +1,6 @@
 // linear_block32 in every form that this machine can run against its scalar reference, bit by bit, and that one against
 // a double loop.
 // Covers: plugins/kernels/cpu/linear_block32/{linear_block32,rows} plugins/kernels/cpu/reference/linear_block32
-// plugins/kernels/cpu/linear_int/step
 #include "linear_block32/linear_block32_problem.hpp"
 
 #include <cmath>

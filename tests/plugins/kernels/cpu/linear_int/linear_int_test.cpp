@@ -1,6 +1,6 @@
 // linear_int in every form that this machine can run (and the AMX one on emulated tiles) against its scalar reference,
 // bit by bit, and that one against a double loop.
-// Covers: plugins/kernels/cpu/linear_int/{dot,rows,scale,sums} plugins/kernels/cpu/reference/linear_int
+// Covers: plugins/kernels/cpu/linear_int/{dot,rows,scale,step,sums} plugins/kernels/cpu/reference/linear_int
 #include <cmath>
 
 #include "linear_int/linear_int_problem.hpp"
