@@ -209,7 +209,7 @@ AT(mortise_quantized_matrix, order, 32);
 AT(mortise_quantized_matrix, context, 40);
 AT(mortise_quantized_matrix, read, 48);
 AT(mortise_quantized_matrix, value_type, MORTISE_SIZE_0_5(mortise_quantized_matrix));
-AT(mortise_quantized_matrix, reserved, 60);
+AT(mortise_quantized_matrix, zero, 60);
 SIZE(mortise_weight_source, 5);
 AT(mortise_weight_source, struct_size, 0);
 AT(mortise_weight_source, flags, 4);

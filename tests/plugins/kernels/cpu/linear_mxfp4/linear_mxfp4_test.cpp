@@ -1,6 +1,6 @@
 // linear_mxfp4 in every form that this machine can run (and the AMX one on emulated tiles): the bits of the scalar
 // reference of linear with the widened weights, which is that of the bf16 kernels. Weights made MXFP4 likewise.
-// Covers: plugins/kernels/cpu/linear_mxfp4/{amx,widen,pack} plugins/kernels/cpu/linear_widened/{amx,vector}
+// Covers: plugins/kernels/cpu/linear_mxfp4/{amx,pack,pairs,widen} plugins/kernels/cpu/linear_widened/{amx,vector}
 // Covers: plugins/kernels/cpu/vec/fp4 plugins/kernels/cpu/reference/linear_mxfp4
 #include <cmath>
 #include <utility>

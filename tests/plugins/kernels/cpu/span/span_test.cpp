@@ -1,7 +1,7 @@
 // Attention in spans, in both orders of sums, on every instruction set against its scalar reference, bit by bit, and
-// that one against a double loop. Covers:
-// plugins/kernels/cpu/span/{amx,dot,layout,merge,pairs,softmax,strip,tile_softmax,unit,write} Covers:
-// plugins/kernels/cpu/reference/span
+// that one against a double loop.
+// Covers: plugins/kernels/cpu/span/{amx,dot,layout,merge,pairs,softmax,strip,tile_softmax,unit,write}
+// Covers: plugins/kernels/cpu/reference/span
 #include "span/span_problem.hpp"
 
 namespace mortise::cpu {
