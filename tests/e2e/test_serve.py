@@ -273,7 +273,7 @@ def test_overload_is_429_and_nothing_is_lost():
 
 
 def test_a_drain_finishes_what_runs():
-    running = LiveServer("--drain-seconds", 30)
+    running = LiveServer("--drain-seconds", 600)
     answers = []
     body = {"prompt": PROMPT, "max_tokens": 1500, "ignore_eos": True, "stream": True}
     thread = threading.Thread(target=lambda: answers.append(running.ask("POST", "/v1/completions", body)))

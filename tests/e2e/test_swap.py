@@ -398,7 +398,7 @@ def test_events_tell_who_what_and_which_files(server):
 
 
 def test_a_drain_is_an_event(tmp_path):
-    server = LiveServer(script_file(tmp_path))
+    server = LiveServer(script_file(tmp_path), "--drain-seconds", 600)
     try:
         threads = [threading.Thread(target=server.ask, args=("POST", "/v1/completions", {**LONG, "n": 4})) for _ in range(4)]
         for thread in threads:

@@ -289,7 +289,13 @@ void add_tokenizer(GgufWriter& writer, const std::filesystem::path& folder, cons
   name("unk_token", "tokenizer.ggml.unknown_token_id");
   const json post = file.value("post_processor", json());
   writer.truth("tokenizer.ggml.add_bos_token", post.dump().find("TemplateProcessing") != std::string::npos);
-  const json chat = config.value("chat_template", json());
+  // Of several templates the file has the one that is named "default".
+  json chat = config.value("chat_template", json());
+  if (chat.is_array()) {
+    const auto named = [](const json& entry) { return entry.at("name") == "default"; };
+    const auto found = std::find_if(chat.begin(), chat.end(), named);
+    chat = found == chat.end() ? json() : json(found->at("template"));
+  }
   if (chat.is_string()) writer.text("tokenizer.chat_template", chat);
 }
 
