@@ -27,6 +27,7 @@ TEST(RemoteDevice, RequestsGetTheBitsOfTheCpu) {
     const std::vector<Request> requests = draw_requests(random, model.vocab_size, 400, 1200);
     RunConfig config = draw_config(random, {machine_isas(true).back()}, {model.folder, models.front().folder});
     config.weights = "auto";
+    config.numerics = "auto";  // as the remote device has it
     const Outcomes alone = run_alone(model.folder, config.isa, requests, config);
     config.device = "remote";
     config.attention = "paged";
