@@ -201,7 +201,7 @@ typedef struct mortise_device_table {
 
   /* Returns the id of the arithmetic for a dtype, such as "cpu-bf16/1"; static. NULL: the device cannot compute in
    * this dtype. MORTISE_I8 asks for linear with quantised weights, MORTISE_I8_BLOCK32, MORTISE_F8_E4M3 and
-   * MORTISE_F4_E2M1 for linear with weights of that type; NULL then means that prepare_weight refuses them. [any] since 0.1 */
+   * MORTISE_F4_E2M1 for linear with weights of that type; NULL: prepare_weight refuses them. [any] since 0.1 */
   const char* (*numerics_id)(mortise_device* device, int32_t dtype);
 
   /* Writes the free and total bytes of device memory. [any] since 0.1 */
