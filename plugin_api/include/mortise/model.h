@@ -24,7 +24,7 @@ typedef struct mortise_step {
   mortise_stream* stream; /* all work of the step is queued here */
   mortise_attention* attention;
   const struct mortise_attention_table* attention_table;
-  /* DRAFT, with the next two: no pipeline has shards yet. Tensor parallel: shard `rank` of `world`; today 0 of 1. */
+  /* Tensor parallel (ext/collective.h): this instance is rank `rank` of `world`. One device: 0 of 1. */
   int32_t rank, world;
   mortise_communicator* communicator;                /* NULL when world is 1 */
   const struct mortise_collective_table* collective; /* NULL when world is 1 */

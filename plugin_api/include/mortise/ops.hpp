@@ -3,7 +3,10 @@
 // each operation does.
 #pragma once
 
+#include <vector>
+
 #include "mortise/attention.h"
+#include "mortise/ext/collective.h"
 #include "mortise/weights.hpp"
 
 namespace mortise {
@@ -82,6 +85,29 @@ class Ops {
   // out = a + b
   void add(const mortise_tensor& a, const mortise_tensor& b, const mortise_tensor& out) {
     check(table_.add(step_.device, step_.stream, &a, &b, &out, &error_), error_);
+  }
+
+  // Of `x`, the columns that this rank computes if the ranks divide them evenly: all of them, if there is one rank.
+  // REQUIRES: the number of columns is a multiple of the step's world.
+  mortise_tensor own_columns(const mortise_tensor& x) const {
+    if (step_.world <= 1) return x;
+    mortise_tensor own = x;
+    own.shape[1] = x.shape[1] / step_.world;
+    const int64_t offset = own.shape[1] * step_.rank * dtype_bytes(x.dtype);
+    own.data = static_cast<char*>(x.data) + offset;
+    own.bytes -= static_cast<uint64_t>(offset);
+    return own;
+  }
+  // Completes `x`, of which each rank has its own_columns(): afterwards all ranks have all columns.
+  void gather(const mortise_tensor& x) {
+    if (step_.world <= 1) return;
+    std::vector<int64_t> columns;
+    for (int64_t rank = 0; rank <= step_.world; ++rank) columns.push_back(x.shape[1] * rank / step_.world);
+    gather(x, columns);
+  }
+  // The same for columns of any division: rank r has columns[r] .. columns[r + 1] - 1.
+  void gather(const mortise_tensor& x, const std::vector<int64_t>& columns) {
+    check(step_.collective->all_gather(step_.communicator, step_.stream, &x, columns.data(), &error_), error_);
   }
 
   // Writes K and V of the step's rows to the cache, then computes out, the attention of the rows.

@@ -67,7 +67,8 @@ typedef struct mortise_create_args {
   mortise_device* device;
   const struct mortise_device_table* device_table;
   mortise_string_view model_config; /* models: the checkpoint's config.json, normalised (see runtime/checkpoint) */
-  int32_t rank, world;              /* DRAFT: tensor parallel, this instance is shard `rank` of `world`; today 0 of 1 */
+  /* Devices and models: tensor parallel (ext/collective.h), this instance is rank `rank` of `world`. Else 0 of 1. */
+  int32_t rank, world;
   const mortise_option_reader* option_reader; /* reads `options`; valid during create. Since 0.6 */
 } mortise_create_args;
 

@@ -56,7 +56,6 @@ enum {
   MORTISE_SIZE_0_5_mortise_weight_cache_table = 32,
   MORTISE_SIZE_0_5_mortise_parallel_table = 32,
   MORTISE_SIZE_0_5_mortise_graph_table = 40,
-  MORTISE_SIZE_0_5_mortise_collective_table = 40,
   MORTISE_SIZE_0_5_mortise_runner_open_args = 48,
   MORTISE_SIZE_0_5_mortise_runner_tokens = 48,
   MORTISE_SIZE_0_5_mortise_runner_step = 80,
@@ -71,7 +70,8 @@ enum {
   MORTISE_SIZE_0_6_mortise_entry_args = 32,
   MORTISE_SIZE_0_6_mortise_schedule_view = 168,
   MORTISE_SIZE_0_6_mortise_model_dims = 72,
-  MORTISE_SIZE_0_6_mortise_quantized_matrix = 64
+  MORTISE_SIZE_0_6_mortise_quantized_matrix = 64,
+  MORTISE_SIZE_0_6_mortise_collective_table = 48
 };
 
 #endif

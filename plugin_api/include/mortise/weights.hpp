@@ -45,12 +45,21 @@ struct WeightFormat {
   bool head_in_dtype() const { return bits == 0 || value_type == MORTISE_F4_E2M1; }
 };
 
-// The name of a tensor in the checkpoint, or of a module ("...q_proj", without ".weight"), and the number of rows that
-// it must have. A vector's number of rows is its length.
+// The name of a tensor in the checkpoint, or of a module ("...q_proj", without ".weight"), the number of rows that it
+// must have, and which of them are loaded. A vector's number of rows is its length.
 struct CheckpointTensor {
   std::string name;
   int64_t rows;
+  int64_t first = 0;   // of the rows that are loaded
+  int64_t count = -1;  // how many; -1: all from `first` on
+
+  int64_t num_loaded() const { return count < 0 ? rows - first : count; }
 };
+
+// The part `rank` of `total` rows, columns or heads that ranks divide evenly. REQUIRES: total is a multiple of world.
+inline CheckpointTensor part_of(std::string name, int64_t total, int32_t rank, int32_t world) {
+  return {std::move(name), total, total / world * rank, total / world};
+}
 
 // How the checkpoint stores the matrix of a linear layer. In torch's Linear each row makes one output, in GPT-2's
 // Conv1D each column does.
@@ -75,8 +84,9 @@ class WeightLoader {
   // modules become one piece if their matrices are quantised alike, or not at all.
   Linear linear(std::initializer_list<CheckpointTensor> modules, int64_t columns, bool with_bias) const;
   // Loads the embedding [rows, columns], from which rows are looked up. With `also_head` the same weight is the head.
-  // The tensor has `skipped_rows` more rows at its beginning, which are not loaded.
-  Weight embedding(const CheckpointTensor& part, int64_t columns, bool also_head, int64_t skipped_rows = 0) const;
+  // With `world` ranks, only the columns of `rank`.
+  Weight embedding(const CheckpointTensor& part, int64_t columns, bool also_head, int32_t rank = 0,
+                   int32_t world = 1) const;
   // Loads a head that is not the embedding. WeightFormat says how it is stored.
   Weight head(const CheckpointTensor& part, int64_t columns) const;
   // Throws if the checkpoint also has an lm_head.weight that differs from the embedding, which the configuration says
@@ -101,6 +111,7 @@ class WeightLoader {
                  std::string_view name) const;
   Weight prepared(mortise_weight_source& source, std::string_view name) const;
   mortise_tensor read(const std::string& name, std::span<const int64_t> shape) const;
+  mortise_tensor read_rows(const CheckpointTensor& part, int64_t columns, MatrixLayout layout) const;
 
   const WeightFormat& format_;
   const DeviceRef device_;
@@ -120,10 +131,40 @@ inline std::string shape_text(const int64_t* shape, std::size_t ndim) {
   return text + "]";
 }
 
+// The key of a weight: the names of its tensors, and which rows if not all are loaded.
 inline std::string joined_names(std::span<const CheckpointTensor> parts) {
   std::string names;
-  for (const CheckpointTensor& part : parts) names += (names.empty() ? "" : " ") + part.name;
+  for (const CheckpointTensor& part : parts) {
+    names += (names.empty() ? "" : " ") + part.name;
+    if (part.num_loaded() == part.rows) continue;
+    names += " rows " + std::to_string(part.first) + "-" + std::to_string(part.first + part.num_loaded() - 1);
+  }
   return names;
+}
+
+// Some rows of a quantised matrix, which must outlive it, as a matrix. Its address is the context of the matrix.
+struct QuantizedRows {
+  const mortise_quantized_matrix* all = nullptr;
+  int64_t first = 0;
+
+  mortise_quantized_matrix matrix(int64_t count) {
+    mortise_quantized_matrix rows = *all;
+    rows.n = count;
+    rows.context = this;
+    rows.read = [](void* context, int64_t n0, int64_t n1, uint8_t* values, float* scales, uint8_t* zeros) {
+      const auto& self = *static_cast<const QuantizedRows*>(context);
+      self.all->read(self.all->context, self.first + n0, self.first + n1, values, scales, zeros);
+    };
+    return rows;
+  }
+};
+
+// Leaves of a tensor the rows that `part` loads.
+inline void keep_rows(mortise_tensor& tensor, const CheckpointTensor& part) {
+  const int64_t skipped = part.first * tensor.stride[0] * dtype_bytes(tensor.dtype);
+  tensor.data = static_cast<char*>(tensor.data) + skipped;
+  tensor.bytes -= static_cast<uint64_t>(skipped);
+  tensor.shape[0] = part.num_loaded();
 }
 
 inline float f16_to_f32(uint16_t half) {
@@ -160,8 +201,8 @@ inline Linear WeightLoader::linear(std::initializer_list<CheckpointTensor> modul
   std::vector<CheckpointTensor> weights, biases;
   std::vector<std::optional<mortise_quantized_matrix>> quantized;
   for (const CheckpointTensor& module : modules) {
-    weights.push_back({module.name + ".weight", module.rows});
-    biases.push_back({module.name + ".bias", module.rows});
+    weights.push_back({module.name + ".weight", module.rows, module.first, module.count});
+    biases.push_back({module.name + ".bias", module.rows, module.first, module.count});
     quantized.push_back(find_quantized(weights.back(), columns));
   }
   Linear out;
@@ -172,32 +213,31 @@ inline Linear WeightLoader::linear(std::initializer_list<CheckpointTensor> modul
     piece.weight =
         quantized[first] ? prepare_quantized(parts, {&quantized[first], end - first}) : prepare_matrix(parts, columns);
     if (with_bias) piece.bias = prepare_vectors({&biases[first], end - first});
-    for (const CheckpointTensor& part : parts) piece.columns += part.rows;
+    for (const CheckpointTensor& part : parts) piece.columns += part.num_loaded();
     out.push_back(std::move(piece));
   }
   return out;
 }
 
-inline Weight WeightLoader::embedding(const CheckpointTensor& part, int64_t columns, bool also_head,
-                                      int64_t skipped_rows) const {
-  const int64_t shape[] = {part.rows + skipped_rows, columns};
-  mortise_tensor tensor = read(part.name, shape);
-  const int64_t skipped_bytes = skipped_rows * tensor.stride[0] * dtype_bytes(tensor.dtype);
-  tensor.data = static_cast<char*>(tensor.data) + skipped_bytes;
-  tensor.bytes -= static_cast<uint64_t>(skipped_bytes);
-  tensor.shape[0] = part.rows;
-  const std::string from = skipped_rows == 0 ? "" : " from row " + std::to_string(skipped_rows);
-  return prepare({&tensor, 1}, MORTISE_WEIGHT_EMBEDDING | (also_head ? MORTISE_WEIGHT_LINEAR : 0), 0, 0,
-                 part.name + from);
+inline Weight WeightLoader::embedding(const CheckpointTensor& part, int64_t columns, bool also_head, int32_t rank,
+                                      int32_t world) const {
+  mortise_tensor tensor = read_rows(part, columns, MatrixLayout::kOutputRows);
+  const int64_t own = columns / world, skipped = own * rank * tensor.stride[1] * dtype_bytes(tensor.dtype);
+  tensor.data = static_cast<char*>(tensor.data) + skipped;
+  tensor.bytes -= static_cast<uint64_t>(skipped);
+  tensor.shape[1] = own;
+  std::string name = weights_detail::joined_names({&part, 1});
+  if (world > 1) name += " columns of rank " + std::to_string(rank) + " of " + std::to_string(world);
+  return prepare({&tensor, 1}, MORTISE_WEIGHT_EMBEDDING | (also_head ? MORTISE_WEIGHT_LINEAR : 0), 0, 0, name);
 }
 
 inline Weight WeightLoader::head(const CheckpointTensor& part, int64_t columns) const {
   const auto quantized = find_quantized(part, columns);
   if (quantized) return prepare_quantized({&part, 1}, {&quantized, 1});
-  const int64_t shape[] = {part.rows, columns};
-  const mortise_tensor tensor = read(part.name, shape);
+  const mortise_tensor tensor = read_rows(part, columns, MatrixLayout::kOutputRows);
   const int32_t group_size = format_.value_type == MORTISE_I8_BLOCK32 ? 32 : 0;
-  return prepare({&tensor, 1}, MORTISE_WEIGHT_LINEAR, format_.head_in_dtype() ? 0 : 8, group_size, part.name);
+  return prepare({&tensor, 1}, MORTISE_WEIGHT_LINEAR, format_.head_in_dtype() ? 0 : 8, group_size,
+                 weights_detail::joined_names({&part, 1}));
 }
 
 inline void WeightLoader::require_tied(const CheckpointTensor& embedding, int64_t columns) const {
@@ -276,25 +316,21 @@ inline std::optional<mortise_quantized_matrix> WeightLoader::find_quantized(cons
 
 inline Weight WeightLoader::prepare_matrix(std::span<const CheckpointTensor> parts, int64_t columns) const {
   std::array<mortise_tensor, weights_detail::kMaxParts> tensors;
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    if (layout_ == MatrixLayout::kOutputRows) {
-      const int64_t shape[] = {parts[i].rows, columns};
-      tensors[i] = read(parts[i].name, shape);
-    } else {
-      const int64_t shape[] = {columns, parts[i].rows};
-      tensors[i] = read(parts[i].name, shape);
-      std::swap(tensors[i].shape[0], tensors[i].shape[1]);
-      std::swap(tensors[i].stride[0], tensors[i].stride[1]);
-    }
-  }
+  for (std::size_t i = 0; i < parts.size(); ++i) tensors[i] = read_rows(parts[i], columns, layout_);
   return prepare({tensors.data(), parts.size()}, MORTISE_WEIGHT_LINEAR, format_.bits, format_.group_size,
                  weights_detail::joined_names(parts));
 }
 
 inline Weight WeightLoader::prepare_quantized(std::span<const CheckpointTensor> parts,
                                               std::span<const std::optional<mortise_quantized_matrix>> matrices) const {
+  std::array<weights_detail::QuantizedRows, weights_detail::kMaxParts> rows;
+  std::array<mortise_quantized_matrix, weights_detail::kMaxParts> loaded;
   std::array<const mortise_quantized_matrix*, weights_detail::kMaxParts> pointers;
-  for (std::size_t i = 0; i < matrices.size(); ++i) pointers[i] = &*matrices[i];
+  for (std::size_t i = 0; i < matrices.size(); ++i) {
+    rows[i] = {&*matrices[i], parts[i].first};
+    loaded[i] = rows[i].matrix(parts[i].num_loaded());
+    pointers[i] = &loaded[i];
+  }
   auto source = sized<mortise_weight_source>();
   source.use = MORTISE_WEIGHT_LINEAR;
   source.num_parts = static_cast<int32_t>(parts.size());
@@ -307,7 +343,10 @@ inline Weight WeightLoader::prepare_quantized(std::span<const CheckpointTensor> 
 
 inline Weight WeightLoader::prepare_vectors(std::span<const CheckpointTensor> parts) const {
   std::array<mortise_tensor, weights_detail::kMaxParts> tensors;
-  for (std::size_t i = 0; i < parts.size(); ++i) tensors[i] = read(parts[i].name, {&parts[i].rows, 1});
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    tensors[i] = read(parts[i].name, {&parts[i].rows, 1});
+    weights_detail::keep_rows(tensors[i], parts[i]);
+  }
   return prepare({tensors.data(), parts.size()}, MORTISE_WEIGHT_VECTOR, 0, 0, weights_detail::joined_names(parts));
 }
 
@@ -362,6 +401,20 @@ inline mortise_tensor WeightLoader::read(const std::string& name, std::span<cons
   if (tensor.dtype != MORTISE_BF16 && tensor.dtype != MORTISE_F16 && tensor.dtype != MORTISE_F32) {
     throw Failure(MORTISE_DATA_LOSS, "load", name + ": its type is not bf16, f16 or f32");
   }
+  return tensor;
+}
+
+// Reads a matrix as rows of outputs, and leaves the rows that `part` loads.
+inline mortise_tensor WeightLoader::read_rows(const CheckpointTensor& part, int64_t columns,
+                                              MatrixLayout layout) const {
+  const bool by_rows = layout == MatrixLayout::kOutputRows;
+  const int64_t shape[] = {by_rows ? part.rows : columns, by_rows ? columns : part.rows};
+  mortise_tensor tensor = read(part.name, shape);
+  if (!by_rows) {
+    std::swap(tensor.shape[0], tensor.shape[1]);
+    std::swap(tensor.stride[0], tensor.stride[1]);
+  }
+  weights_detail::keep_rows(tensor, part);
   return tensor;
 }
 

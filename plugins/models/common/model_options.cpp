@@ -94,12 +94,6 @@ void require_numerics(const DeviceRef& device, const mortise_model_dims& dims) {
   }
 }
 
-void require_one_device(const mortise_create_args& args, const char* plugin) {
-  if (args.world > 1) {
-    throw Failure(MORTISE_UNIMPLEMENTED, plugin, "runs on one device; tensor parallelism is not supported");
-  }
-}
-
 int32_t checked_num_tokens(const mortise_batch& batch, int32_t max_batched_tokens) {
   if (batch.num_tokens < 0 || batch.num_tokens > max_batched_tokens) {
     throw Failure(MORTISE_INVALID_ARGUMENT, "forward",

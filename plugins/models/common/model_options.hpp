@@ -35,9 +35,6 @@ void tell_rounding(const mortise_host* host, int32_t checkpoint_dtype, int32_t d
 // Throws Failure if the device cannot compute in the types of `dims`.
 void require_numerics(const DeviceRef& device, const mortise_model_dims& dims);
 
-// Throws Failure for a shard of a tensor-parallel pipeline.
-void require_one_device(const mortise_create_args& args, const char* plugin);
-
 // Returns the rows of a forward of up to max_batched_tokens. Throws Failure if there are more.
 int32_t checked_num_tokens(const mortise_batch& batch, int32_t max_batched_tokens);
 

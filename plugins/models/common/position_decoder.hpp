@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "models/common/model_options.hpp"
+#include "models/common/rank_share.hpp"
 #include "mortise/device.hpp"
 
 namespace mortise::models {
@@ -68,8 +69,7 @@ struct DecoderNames {
 class PositionDecoder {
  public:
   // REQUIRES: the options were validated by the schema; `names` lives longer than the instance.
-  PositionDecoder(const mortise_create_args& args, const DecoderConfig& config, const DecoderNames& names,
-                  const char* plugin);
+  PositionDecoder(const mortise_create_args& args, const DecoderConfig& config, const DecoderNames& names);
 
   const mortise_model_dims& dims() const { return dims_; }
   void tell(const mortise_host* host) const { tell_rounding(host, config_.checkpoint_dtype, dims_.dtype); }
@@ -92,7 +92,7 @@ class PositionDecoder {
   };
   struct Weights {
     Weight embedding, positions;
-    Weight lm_head;  // null: tied and not quantised, the embedding is the head
+    Weight lm_head;  // null: the embedding, which is tied, not quantised and not cut
     Linear project_in, project_out;
     Norm final_norm;
     std::vector<Layer> layers;
@@ -101,7 +101,7 @@ class PositionDecoder {
   struct Buffers {
     RowBuffer stream, other;  // [hidden_size]: alternate as h and as the block output that is added to it
     RowBuffer embedded;   // [embedding_size], if that differs from hidden_size: the embedding, and at the end `hidden`
-    RowBuffer qkv;        // [3 * hidden_size]
+    RowBuffer qkv;        // [3 * hidden_size] of the rank
     RowBuffer attention;  // [hidden_size]
     RowBuffer activated;  // [intermediate_size]
   };
@@ -119,6 +119,7 @@ class PositionDecoder {
   const DeviceRef device_;
   const DecoderConfig config_;
   const DecoderNames& names_;
+  const RankShare share_;
   mortise_model_dims dims_;
   WeightFormat format_;
   Weights weights_;

@@ -2,7 +2,8 @@
 //   x := norm(residual := embedding[ids])
 //   per layer:  x := o(attention(qkv(x)));  residual += x, x := norm(residual)
 //               x := down(silu(gate(x)) * up(x));  residual += x, x := norm(residual)   (the next layer's norm)
-// The order depends on the configuration alone, and every operation treats each row separately.
+// The order depends on the configuration alone, and every operation treats each row separately. With several ranks each
+// computes its columns of the embedding, of its heads and of every product, and gathers the others' before it goes on.
 #include "models/common/model_options.hpp"
 #include "models/llama/model.hpp"
 #include "mortise/ops.hpp"
@@ -17,7 +18,8 @@ mortise_tensor Model::forward(const mortise_step& step) {
 
   Ops ops(step);
   const mortise_tensor residual = buffers_.residual.rows(num_tokens);
-  ops.embed(batch.device_token_ids, weights_.embedding, residual);
+  ops.embed(batch.device_token_ids, weights_.embedding, ops.own_columns(residual));
+  ops.gather(residual);
   ops.rms_norm(residual, nullptr, weights_.layers.front().input_norm, config_.norm_eps, x);
   for (int32_t i = 0; i < config_.num_layers; ++i) {
     const LayerWeights& layer = weights_.layers[i];
@@ -39,10 +41,11 @@ void Model::run_attention(const mortise_step& step, int32_t index, int32_t num_t
   Ops ops(step);
   ops.linear(x, layer.qkv, qkv);
 
-  const int64_t k_column = config_.q_columns();
-  const mortise_tensor q = heads_of(qkv, 0, config_.num_heads, config_.head_dim);
-  const mortise_tensor k = heads_of(qkv, k_column, config_.num_kv_heads, config_.head_dim);
-  const mortise_tensor v = heads_of(qkv, k_column + config_.kv_columns(), config_.num_kv_heads, config_.head_dim);
+  const int32_t head_dim = config_.head_dim, num_heads = share_.num_heads, num_kv_heads = share_.num_kv_heads;
+  const int64_t k_column = int64_t{num_heads} * head_dim;
+  const mortise_tensor q = heads_of(qkv, 0, num_heads, head_dim);
+  const mortise_tensor k = heads_of(qkv, k_column, num_kv_heads, head_dim);
+  const mortise_tensor v = heads_of(qkv, k_column + int64_t{num_kv_heads} * head_dim, num_kv_heads, head_dim);
   auto rope = sized<mortise_rope>();
   rope.cos = static_cast<const float*>(cos_.get());
   rope.sin = static_cast<const float*>(sin_.get());
@@ -56,8 +59,10 @@ void Model::run_attention(const mortise_step& step, int32_t index, int32_t num_t
   append.q_norm = layer.q_norm.get();
   append.k_norm = layer.k_norm.get();
   append.norm_eps = config_.norm_eps;
-  ops.attention(append, heads_of(mixed, 0, config_.num_heads, config_.head_dim));
-  ops.linear(mixed, layer.o, x);
+  ops.attention(append, heads_of(ops.own_columns(mixed), 0, num_heads, head_dim));
+  ops.gather(mixed);
+  ops.linear(mixed, layer.o, ops.own_columns(x));
+  ops.gather(x);
 }
 
 void Model::run_mlp(const mortise_step& step, int32_t index, int32_t num_tokens) {
@@ -66,18 +71,20 @@ void Model::run_mlp(const mortise_step& step, int32_t index, int32_t num_tokens)
   const mortise_tensor activated = buffers_.activated.rows(num_tokens);
   Ops ops(step);
   if (layer.gate_up.size() == 1) {
-    ops.gated_linear(x, layer.gate_up.front(), activated);
+    ops.gated_linear(x, layer.gate_up.front(), ops.own_columns(activated));
   } else {
     const mortise_tensor gate_up = buffers_.gate_up.rows(num_tokens);
     ops.linear(x, layer.gate_up, gate_up);
-    ops.silu_gate(gate_up, activated);
+    ops.silu_gate(gate_up, ops.own_columns(activated));
   }
-  ops.linear(activated, layer.down, x);
+  ops.gather(activated);
+  ops.linear(activated, layer.down, ops.own_columns(x));
+  ops.gather(x);
 }
 
 void Model::head(const mortise_step& step, const mortise_tensor& hidden, int32_t vocab_begin, int32_t vocab_end,
                  const mortise_tensor& logits) {
-  Ops(step).linear(hidden, weights_.head(), nullptr, logits, vocab_begin, vocab_end);
+  models::run_head(step, share_.ranks, hidden, weights_.head(), config_.vocab_size, vocab_begin, vocab_end, logits);
 }
 
 }  // namespace mortise::llama

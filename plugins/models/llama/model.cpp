@@ -45,12 +45,12 @@ void run_rope_task(void* context, int32_t task, int32_t) {
 
 Model::Model(const mortise_create_args& args)
     : device_{args.device, args.device_table}, config_(parse_config(view(args.model_config))) {
-  models::require_one_device(args, "llama");
+  share_ = LayerShare::of(args, config_);
   dims_ = sized<mortise_model_dims>();
   dims_.num_layers = config_.num_layers;
   dims_.hidden_size = config_.hidden_size;
-  dims_.num_heads = config_.num_heads;
-  dims_.num_kv_heads = config_.num_kv_heads;
+  dims_.num_heads = share_.num_heads;
+  dims_.num_kv_heads = share_.num_kv_heads;
   dims_.head_dim = config_.head_dim;
   dims_.vocab_size = config_.vocab_size;
   dims_.attention_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(config_.head_dim)));
@@ -61,7 +61,7 @@ Model::Model(const mortise_create_args& args)
 
 void Model::load(const mortise_weight_reader& reader) {
   models::require_numerics(device_, dims_);
-  weights_ = load_weights(config_, format_, device_, reader);
+  weights_ = load_weights(config_, share_, format_, device_, reader);
 }
 
 void Model::activate(const mortise_activate_args& args) {
@@ -74,11 +74,11 @@ void Model::activate(const mortise_activate_args& args) {
   };
   buffers_.residual = buffer(config_.hidden_size);
   buffers_.x = buffer(config_.hidden_size);
-  buffers_.qkv = buffer(config_.qkv_columns());
+  buffers_.qkv = buffer(share_.qkv_columns(config_.head_dim));
   buffers_.attention = buffer(config_.q_columns());
   const auto in_pieces = [](const LayerWeights& layer) { return layer.gate_up.size() > 1; };
   if (std::any_of(weights_.layers.begin(), weights_.layers.end(), in_pieces)) {
-    buffers_.gate_up = buffer(2 * config_.intermediate_size);
+    buffers_.gate_up = buffer(2 * share_.ranks.share(config_.intermediate_size));
   }
   buffers_.activated = buffer(config_.intermediate_size);
   build_rope_table(usable_positions(args, dims_));

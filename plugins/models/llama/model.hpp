@@ -6,19 +6,21 @@
 #include <string_view>
 
 #include "models/common/model_options.hpp"
+#include "models/common/rank_share.hpp"
 #include "models/llama/config.hpp"
 #include "models/llama/weights.hpp"
 #include "mortise/device.hpp"
 
 namespace mortise::llama {
 
-// Outputs of the operations of a step, for max_batched_tokens rows.
+// Outputs of the operations of a step, for max_batched_tokens rows. With several ranks, each computes its columns of a
+// row, and the others' columns come from them; only qkv and gate_up hold the rank's own columns alone.
 struct Buffers {
   RowBuffer residual;   // [hidden_size]
   RowBuffer x;          // [hidden_size]: normed input of a block, its output, finally `hidden`
-  RowBuffer qkv;        // [q_columns + 2 * kv_columns]
+  RowBuffer qkv;        // [q_columns + 2 * kv_columns] of the rank
   RowBuffer attention;  // [q_columns]
-  RowBuffer gate_up;    // [2 * intermediate_size]; only if gate and up are separate weights
+  RowBuffer gate_up;    // [2 * intermediate_size] of the rank; only if gate and up are separate weights
   RowBuffer activated;  // [intermediate_size]
 };
 
@@ -49,6 +51,7 @@ class Model {
 
   DeviceRef device_;
   Config config_;
+  LayerShare share_;
   mortise_model_dims dims_;
   WeightFormat format_;
   Weights weights_;

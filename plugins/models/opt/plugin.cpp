@@ -8,7 +8,7 @@ namespace {
 class Model : public models::PositionDecoder {
  public:
   explicit Model(const mortise_create_args& args)
-      : PositionDecoder(args, parse_config(view(args.model_config)), tensor_names(), "opt") {}
+      : PositionDecoder(args, parse_config(view(args.model_config)), tensor_names()) {}
   static void check_config(std::string_view config) { parse_config(config); }
 };
 

@@ -555,13 +555,14 @@ AT(mortise_graph_table, replay, 24);
 AT(mortise_graph_table, destroy, 32);
 
 /* ext/collective.h */
-SIZE(mortise_collective_table, 5);
+SIZE(mortise_collective_table, 6);
 AT(mortise_collective_table, struct_size, 0);
 AT(mortise_collective_table, flags, 4);
-AT(mortise_collective_table, create, 8);
-AT(mortise_collective_table, destroy, 16);
-AT(mortise_collective_table, all_reduce, 24);
+AT(mortise_collective_table, num_ranks, 8);
+AT(mortise_collective_table, create, 16);
+AT(mortise_collective_table, destroy, 24);
 AT(mortise_collective_table, all_gather, 32);
+AT(mortise_collective_table, abort, 40);
 
 /* ext/runner.h */
 SIZE(mortise_runner_open_args, 5);

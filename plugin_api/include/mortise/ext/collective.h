@@ -1,35 +1,45 @@
-/* mortise/ext/collective.h: data exchange between the shards of a tensor-parallel pipeline. Sums are taken in rank
- * order, so the bits depend on the number of shards only. From the device's get_ext(MORTISE_EXT_COLLECTIVE).
- *
- * DRAFT: no device offers it yet. It may change in any version. */
+/* mortise/ext/collective.h: a device that is made of several, such as the GPUs of a host. Each of them, a rank, has an
+ * instance of the device's component, and a thread of the host runs its steps. A model is cut by the columns of its
+ * outputs alone: a rank computes some columns of a product over all of K, and all ranks exchange their columns before
+ * an operation that reads whole rows. So no sum is cut, and the bits are those of one device, whatever the number of
+ * ranks. From the device's get_ext(MORTISE_EXT_COLLECTIVE). Since 0.6 */
 #ifndef MORTISE_EXT_COLLECTIVE_H
 #define MORTISE_EXT_COLLECTIVE_H
 
 #include "mortise/model.h"
 
-#define MORTISE_EXT_COLLECTIVE "mortise.device.collective/1"
+#define MORTISE_EXT_COLLECTIVE "mortise.device.collective/2"
 
 typedef struct mortise_collective_table {
   uint32_t struct_size;
   uint32_t flags;
-  /* Connects `devices`, one per rank and all opened by this component, and writes one communicator per rank to
-   * communicators [world]. The caller destroys them. FAILED_PRECONDITION if two devices cannot reach each other.
-   * [control] since 0.1 */
+
+  /* Returns how many ranks the options of `device` ask for, at least 1. If there are more, the host destroys `device`
+   * and creates an instance for each rank from the same options, with rank and world in mortise_create_args.
+   * [any & created] since 0.6 */
+  int32_t (*num_ranks)(mortise_device* device);
+
+  /* Connects `devices`, one for each rank, all active and of this component, and writes one communicator for each rank
+   * to communicators [world]. The host destroys them before the devices. FAILED_PRECONDITION if two devices cannot
+   * reach each other. The host may connect devices more than once. [control & active] since 0.6 */
   mortise_status (*create)(mortise_device* const* devices, int32_t world, mortise_communicator** communicators,
                            mortise_error* error);
 
-  /* Destroys the communicator of one rank. [control] since 0.1 */
+  /* Destroys the communicator of one rank; ignores NULL. No call uses it. [control] since 0.6 */
   void (*destroy)(mortise_communicator* communicator);
 
-  /* Replaces x on every rank by x of rank 0 + x of rank 1 + ..., added in that order. Each rank calls it, on its own
-   * stream. INVALID_ARGUMENT for a type that cannot be added. [step] since 0.1 */
-  mortise_status (*all_reduce)(mortise_communicator* communicator, mortise_stream* stream, const mortise_tensor* x,
-                               mortise_error* error);
-
-  /* Writes x of each rank to out[rank, ...], on every rank. Each rank calls it, on its own stream. INVALID_ARGUMENT if
-   * `out` is not world times as large as x. [step] since 0.1 */
+  /* Completes the rows of `x` [M, N], which may be strided: rank r has columns columns[r] .. columns[r + 1] - 1 of its
+   * own x, and all ranks get them from it, bit for bit. columns [world + 1] ascends from 0 to N, and M, columns and the
+   * type of x are the same on all ranks. Each rank calls it on its own stream, in the same order. A rank does not
+   * return, or its stream does not go on, before all columns are there; when it does, the other ranks may still read
+   * its x: what it queues later on the stream may overwrite x all the same. CANCELLED: abort was called. UNAVAILABLE:
+   * a rank did not come within the device's time limit; the message has its number. [step] since 0.6 */
   mortise_status (*all_gather)(mortise_communicator* communicator, mortise_stream* stream, const mortise_tensor* x,
-                               const mortise_tensor* out, mortise_error* error);
+                               const int64_t* columns, mortise_error* error);
+
+  /* Ends running and later calls with these communicators on all ranks, because a rank has failed. After that they can
+   * only be destroyed. [any] since 0.6 */
+  void (*abort)(mortise_communicator* communicator);
 } mortise_collective_table;
 
 #endif
