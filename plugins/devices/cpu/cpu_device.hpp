@@ -2,6 +2,8 @@
 // one.
 #pragma once
 
+#include <algorithm>
+
 #include "devices/checks/weight.hpp"
 #include "devices/cpu/machine.hpp"
 #include "devices/cpu/pages.hpp"
@@ -11,20 +13,23 @@
 #include "mortise/device.h"
 
 struct mortise_device {
+  // `world` devices share the processors.
   mortise_device(mortise::cpu::Isa isa, mortise::cpu::SumOrder order, int num_threads, bool packed_cache,
-                 const mortise_host* host)
+                 const mortise_host* host, int num_shards = 1, int world = 1)
       : isa(isa),
         order(order),
+        num_shards(num_shards),
         kernels(mortise::cpu::kernels(isa)),
         bf16_kernels(mortise::cpu::bf16_kernels(isa, order)),
         memory_bytes(mortise::cpu::machine_memory().total_bytes),
-        pool(num_threads, mortise::cpu::usable_cpus()),
+        pool(num_threads, std::max(1, mortise::cpu::usable_cpus() / world)),
         weights(pages),
         scratch(pages),
         cache(packed_cache, host) {}
 
   const mortise::cpu::Isa isa;
   const mortise::cpu::SumOrder order;  // of the sums of bf16 models: the numerics class
+  const int num_shards;                // its option: the number of ranks that the pipeline is to have
   const mortise::cpu::KernelTable& kernels;
   const mortise::cpu::Bf16Kernels& bf16_kernels;
   const uint64_t memory_bytes;  // the most memory that this process could hold

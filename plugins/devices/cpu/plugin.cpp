@@ -1,8 +1,10 @@
 // The component: options, table, entry.
+#include <algorithm>
 #include <cstring>
 #include <memory>
 
 #include "devices/checks/environment.hpp"
+#include "devices/cpu/collective.hpp"
 #include "devices/cpu/cpu_device.hpp"
 #include "devices/cpu/matrix.hpp"
 #include "devices/cpu/ops.hpp"
@@ -19,6 +21,10 @@ constexpr char kOptionsSchema[] = R"({
     "threads": {
       "title": "threads to compute on; 0: one for each processor that this process may use",
       "type": "integer", "minimum": 0, "maximum": 1024, "default": 0
+    },
+    "shards": {
+      "title": "ranks that the model is cut for, with equal shares of the threads; no number of them changes a bit",
+      "type": "integer", "minimum": 1, "maximum": 64, "default": 1
     },
     "isa": {
       "title": "instruction set; all give the same bits; the variable MORTISE_ISA overrides this option",
@@ -60,17 +66,23 @@ SumOrder chosen_order(const Options& options) {
   return name == "pairs" ? SumOrder::kPairs : preferred_order();
 }
 
-int chosen_threads(const Options& options) {
-  const int threads = options.has("threads") ? options.get<int>("threads") : 0;
-  return threads > 0 ? threads : usable_cpus();
+// The ranks divide the threads. Each has at least one.
+int chosen_threads(const Options& options, int rank, int world) {
+  const int wanted = options.has("threads") ? options.get<int>("threads") : 0;
+  const int threads = wanted > 0 ? wanted : usable_cpus();
+  return std::max(1, threads / world + (rank < threads % world ? 1 : 0));
 }
 
 mortise_status create(const mortise_host* host, const mortise_create_args* args, void** instance,
                       mortise_error* error) {
   return guard(error, "cpu", [&] {
-    const Options options(known(args));
-    *instance = std::make_unique<mortise_device>(chosen_isa(options), chosen_order(options), chosen_threads(options),
-                                                 options.has("packed_cache") && options.get<bool>("packed_cache"), host)
+    const mortise_create_args known_args = known(args);
+    const Options options(known_args);
+    const int world = std::max(1, known_args.world);
+    *instance = std::make_unique<mortise_device>(chosen_isa(options), chosen_order(options),
+                                                 chosen_threads(options, known_args.rank, world),
+                                                 options.has("packed_cache") && options.get<bool>("packed_cache"), host,
+                                                 options.has("shards") ? options.get<int>("shards") : 1, world)
                     .release();
   });
 }
@@ -158,6 +170,7 @@ int32_t vocab_slice(mortise_device*) {
 const void* get_ext(mortise_device*, const char* id) {
   if (std::strcmp(id, MORTISE_EXT_PARALLEL) == 0) return &kParallel;
   if (std::strcmp(id, MORTISE_EXT_WEIGHT_CACHE) == 0) return &kWeightCache;
+  if (std::strcmp(id, MORTISE_EXT_COLLECTIVE) == 0) return &kCollective;
   return nullptr;
 }
 
