@@ -168,7 +168,7 @@ std::vector<const Component*> Assembly::components() const {
 
 std::uint64_t Assembly::kv_bytes_per_block() const {
   const std::lock_guard lock(mutex_);
-  return parts_->target().kv_bytes_per_block();
+  return parts_->kv_bytes_per_block();
 }
 
 std::vector<RunnerStats> Assembly::runner_stats() const {

@@ -59,7 +59,7 @@ class Assembly {
   Parts parts() const;
   EngineLimits limits() const;
   std::vector<const Component*> components() const;  // as PartSet's
-  std::uint64_t kv_bytes_per_block() const;          // of all layers
+  std::uint64_t kv_bytes_per_block() const;          // of all layers and ranks
   std::vector<RunnerStats> runner_stats() const;     // only while no step runs
 
   // Never changed by a swap.

@@ -3,7 +3,9 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <exception>
 #include <string_view>
+#include <thread>
 #include <utility>
 
 #include "assembly/another_model.hpp"
@@ -13,6 +15,7 @@
 #include "error.hpp"
 #include "execution/score_pass.hpp"
 #include "mortise/ext/checkpoint.h"
+#include "mortise/ext/collective.h"
 
 namespace mortise {
 namespace {
@@ -33,6 +36,28 @@ std::string id_of(const ModelFiles& files) {
   return fmt::format("{}; {}", files.checkpoint.fingerprint(), files.tokenizer.fingerprint());
 }
 
+using Stacks = std::vector<std::shared_ptr<ModelStack>>;
+
+// Changes the sizes of all ranks' parts. If it throws an Error, all have the old sizes again, or have failed.
+void resize_all(const Stacks& stacks, const mortise_activate_args& now, const mortise_activate_args& before) {
+  for (std::size_t i = 0; i < stacks.size(); ++i) {
+    try {
+      stacks[i]->resize(now, before);
+    } catch (const Error&) {
+      for (std::size_t j = 0; j < i; ++j) stacks[j]->resize(before, now);
+      throw;
+    }
+  }
+}
+
+// Returns how many ranks the options of a device ask for.
+std::int32_t num_ranks(const PartInstance& device) {
+  const auto* table = static_cast<const mortise_collective_table*>(device.get_ext(MORTISE_EXT_COLLECTIVE));
+  if (table == nullptr) return 1;
+  const auto part = device.active_part<mortise_device, mortise_device_table>();
+  return std::max(1, part.value_of("num_ranks", 1, [&] { return table->num_ranks(part.self); }));
+}
+
 const ExecutionLimits& execution_limits(const EngineLimits& limits) {
   return limits;
 }
@@ -40,13 +65,12 @@ const ExecutionLimits& execution_limits(const EngineLimits& limits) {
 }  // namespace
 
 struct PartSet::Resized {
-  std::shared_ptr<ModelStack> stack;  // null: it does not change
+  std::vector<std::shared_ptr<ModelStack>> stacks;  // empty: they do not change
   mortise_activate_args now, before;
 
   ~Resized() {
-    if (!stack) return;
     try {
-      stack->resize(before, now);
+      resize_all(stacks, before, now);
     } catch (const Error& error) {  // the part that refused has failed and reports that at its next call
       spdlog::error("a swap cannot be undone: {}", error.what());
     }
@@ -55,16 +79,16 @@ struct PartSet::Resized {
 
 PartSet::PartSet(const PipelineDescription& description, std::shared_ptr<const ModelFiles> files, FileOpener open_draft)
     : description_(description) {
-  open_device();
-  target_ = std::make_shared<ModelStack>(device_, std::move(files), stack_parts(description_), description_.query());
+  open_devices();
+  open_models(files);
   set_limits(nullptr);
-  proposers_ = std::make_shared<ProposerSet>(description_, target_->target(), target_->kv_dtype(), open_draft);
+  proposers_ = std::make_shared<ProposerSet>(description_, target().target(), target().kv_dtype(), open_draft);
   set_draft_limits();
   open_scheduler();
-  target_->load_weights();
+  load_weights();
   activate(nullptr, {}, Placement::kInPlace);
   // waits for the hash of the files, so that no step shares the memory with the hashing
-  files_id_ = id_of(*target_->target()->files);
+  files_id_ = id_of(*target().target()->files);
   numerics_id_ = make_numerics_id();
 }
 
@@ -75,21 +99,27 @@ PartSet::PartSet(const PartSet& running, const PipelineDescription& description,
   const bool same_device = same_part(description_.device, running.description_.device);
   const bool same_model = same_device && files == nullptr;
   if (same_device) {
-    device_ = running.device_;
+    devices_ = running.devices_;
   } else {
-    open_device();
+    open_devices();
+  }
+  if (placement == Placement::kBeside && std::max(world(), running.world()) > 1) {
+    fail(ErrorCode::kConflict,
+         "verify_steps compares parts on one device, but the pipeline has {} ranks; swap without verify_steps",
+         std::max(world(), running.world()));
   }
   if (same_model) {
-    target_ =
-        std::make_shared<ModelStack>(*running.target_, stack_parts(description_, placement), description_.query());
+    for (const auto& stack : running.stacks_) {
+      stacks_.push_back(
+          std::make_shared<ModelStack>(*stack, stack_parts(description_, placement), description_.query()));
+    }
   } else {
-    if (files == nullptr) files = running.target_->target()->files;
-    target_ = std::make_shared<ModelStack>(device_, std::move(files), stack_parts(description_), description_.query());
+    open_models(files != nullptr ? files : running.target().target()->files);
   }
   use.step_meanwhile();
   set_limits(&running);
   const auto open_proposers = [&] {
-    proposers_ = std::make_shared<ProposerSet>(description_, target_->target(), target_->kv_dtype(), open_draft);
+    proposers_ = std::make_shared<ProposerSet>(description_, target().target(), target().kv_dtype(), open_draft);
   };
   if (same_model && running.proposers_->is_of(description_)) {
     proposers_ = running.proposers_;
@@ -98,8 +128,8 @@ PartSet::PartSet(const PartSet& running, const PipelineDescription& description,
     use.step_meanwhile();
   }
   set_draft_limits();
-  const auto& kept_files = running.target_->target()->files;
-  files_id_ = target_->target()->files == kept_files ? running.files_id_ : id_of(*target_->target()->files);
+  const auto& kept_files = running.target().target()->files;
+  files_id_ = target().target()->files == kept_files ? running.files_id_ : id_of(*target().target()->files);
   numerics_id_ = make_numerics_id();
   if (numerics_id_ != running.numerics_id_) {
     const std::string why = fmt::format(
@@ -121,34 +151,86 @@ PartSet::PartSet(const PartSet& running, const PipelineDescription& description,
   } else {
     open_scheduler();
   }
-  if (!same_model) target_->load_weights();
+  if (!same_model) load_weights();
   activate(&running, use, placement);
 }
 
 PartSet::~PartSet() = default;
 
 void PartSet::fit(const PartSet& running, const StepUse& use) {
-  const bool shares_model = target_->target() == running.target_->target();
+  const bool shares_model = target().target() == running.target().target();
   if (!shares_model || execution_limits(limits_).same_sizes(running.limits_)) return;
   use.release_buffers();
   const mortise_activate_args now = batch_sizes(), before = running.batch_sizes();
-  target_->resize(now, before);
-  resized_ = std::make_unique<Resized>(target_, now, before);
+  resize_all(stacks_, now, before);
+  resized_ = std::make_unique<Resized>(stacks_, now, before);
 }
 
 void PartSet::keep() {
-  if (resized_) resized_->stack = nullptr;
+  if (resized_) resized_->stacks.clear();
 }
 
-void PartSet::open_device() {
+void PartSet::open_devices() {
   const PartChoice& choice = description_.device.select(description_.query());
-  device_ = std::make_shared<PartInstance>(*choice.component, choice.options, CreateContext{});
+  const auto open = [&](std::int32_t rank, std::int32_t world) {
+    CreateContext context;
+    context.rank = rank;
+    context.world = world;
+    return std::make_shared<PartInstance>(*choice.component, choice.options, context);
+  };
+  devices_ = {open(0, 1)};
+  if (const std::int32_t world = num_ranks(*devices_.front()); world > 1) {
+    devices_.clear();
+    for (std::int32_t rank = 0; rank < world; ++rank) devices_.push_back(open(rank, world));
+  }
   // Models and attention allocate from the device, so the device is active before they are created.
-  device_->activate();
+  for (const auto& device : devices_) device->activate();
+}
+
+void PartSet::open_models(const std::shared_ptr<const ModelFiles>& files) {
+  for (std::int32_t rank = 0; rank < world(); ++rank) {
+    stacks_.push_back(std::make_shared<ModelStack>(devices_[static_cast<std::size_t>(rank)], files,
+                                                   stack_parts(description_), description_.query(),
+                                                   StackRank{rank, world()}));
+  }
+}
+
+// The ranks load their shares at the same time, so that each page of the files is read once.
+void PartSet::load_weights() const {
+  std::vector<std::exception_ptr> errors(stacks_.size());
+  const auto load = [&](std::size_t rank) {
+    try {
+      stacks_[rank]->load_weights();
+    } catch (...) {
+      errors[rank] = std::current_exception();
+    }
+  };
+  {
+    std::vector<std::jthread> threads;
+    for (std::size_t rank = 1; rank < stacks_.size(); ++rank) threads.emplace_back(load, rank);
+    load(0);
+  }
+  for (const std::exception_ptr& error : errors) {
+    if (error) std::rethrow_exception(error);
+  }
+}
+
+bool PartSet::has_running_kv() const {
+  return std::ranges::all_of(stacks_, [](const auto& stack) { return stack->has_running_kv(); });
+}
+
+std::uint64_t PartSet::kv_bytes_per_block() const {
+  return target().kv_bytes_per_block() * static_cast<std::uint64_t>(world());
+}
+
+std::uint64_t PartSet::least_free_memory() const {
+  std::uint64_t least = UINT64_MAX;
+  for (const auto& stack : stacks_) least = std::min(least, free_device_memory(stack->parts().device));
+  return least;
 }
 
 void PartSet::set_limits(const PartSet* running) {
-  const ModelStack& target = *target_;
+  const ModelStack& target = this->target();
   const DevicePart& device = target.parts().device;
   limits_.max_num_seqs = description_.max_num_seqs;
   limits_.max_batched_tokens = description_.max_batched_tokens;
@@ -167,19 +249,21 @@ void PartSet::set_limits(const PartSet* running) {
   const std::uint64_t per_block = target.kv_bytes_per_block();
   if (fills_device() && running != nullptr) {  // the running cache already fills the device
     const std::uint64_t padding = target.parts().graphs != nullptr ? 1 : 0;
-    const std::uint64_t blocks = running->target_->kv_bytes() / per_block;
+    const std::uint64_t blocks = running->target().kv_bytes() / per_block;
     limits_.num_blocks = useful_blocks(blocks - std::min(blocks, padding));
   } else {
-    limits_.num_blocks = useful_blocks(description_.kv_cache.memory_bytes / per_block);
+    limits_.num_blocks = useful_blocks(description_.kv_cache.memory_bytes / kv_bytes_per_block());
   }
   if (running != nullptr && target.parts().graphs != nullptr) limits_.padding_block = limits_.num_blocks;
   if (fills_device()) return;  // the free memory is known once the weights are loaded
   if (limits_.num_blocks == 0) {
     fail("{}: kv_cache.memory of {} bytes holds no block of {} tokens, which takes {} bytes; raise it",
-         description_.where, description_.kv_cache.memory_bytes, description_.block_size, per_block);
+         description_.where, description_.kv_cache.memory_bytes, description_.block_size, kv_bytes_per_block());
   }
+  // Ranks of a device that uses host memory share it.
+  const auto sharing = static_cast<std::uint64_t>(shares_host_memory(device) ? world() : 1);
   const std::uint64_t kv_bytes = static_cast<std::uint64_t>(limits_.num_blocks) * per_block;
-  check_memory(description_, kv_bytes, target.weight_bytes(), device_memory(device), device.name);
+  check_memory(description_, kv_bytes * sharing, target.weight_bytes() * sharing, device_memory(device), device.name);
 }
 
 void PartSet::set_draft_limits() {
@@ -190,20 +274,20 @@ void PartSet::set_draft_limits() {
 }
 
 bool PartSet::fills_device() const {
-  return description_.kv_cache.fills_device && !shares_host_memory(target_->parts().device);
+  return description_.kv_cache.fills_device && !shares_host_memory(target().parts().device);
 }
 
 std::int32_t PartSet::useful_blocks(std::uint64_t blocks) const {
-  return mortise::useful_blocks(description_, target_->dims().max_model_len, blocks);
+  return mortise::useful_blocks(description_, target().dims().max_model_len, blocks);
 }
 
 void PartSet::open_scheduler() {
   mortise_query query = description_.query();
-  const std::string& config = target_->checkpoint().config().json;
+  const std::string& config = target().checkpoint().config().json;
   query.model_config = {config.data(), config.size()};
-  query.dims = &target_->dims();
-  query.kv_dtype = target_->kv_dtype();
-  const DevicePart& device = target_->parts().device;
+  query.dims = &target().dims();
+  query.kv_dtype = target().kv_dtype();
+  const DevicePart& device = target().parts().device;
   CreateContext context;
   context.device = device.self;
   context.device_table = device.api;
@@ -217,12 +301,12 @@ void PartSet::open_scheduler() {
 
 // Returns the number of blocks that fit into the memory that weights and the models' buffers leave free.
 std::int32_t PartSet::blocks_that_fill_device() {
-  const DevicePart& device = target_->parts().device;
-  const std::uint64_t weights = target_->weight_bytes(), free = free_device_memory(device);
+  const DevicePart& device = target().parts().device;
+  const std::uint64_t weights = target().weight_bytes(), free = least_free_memory();
   const std::uint64_t kept = std::max(kKeptFree, free / kKeptShare);
   const std::uint64_t taken = kept + proposers_->runners().fixed_kv_bytes();
   // A block holds KV of as many tokens for each draft model too.
-  const double bytes = static_cast<double>(target_->kv_bytes_per_block()) +
+  const double bytes = static_cast<double>(target().kv_bytes_per_block()) +
                        proposers_->runners().kv_bytes_per_target_token() * description_.block_size;
   const auto blocks = static_cast<double>(free - std::min(free, taken)) / bytes;
   const std::int32_t useful = useful_blocks(static_cast<std::uint64_t>(blocks));
@@ -231,17 +315,17 @@ std::int32_t PartSet::blocks_that_fill_device() {
       "{}: of the {:.1f} GiB of {}, {:.1f} GiB are free beside {:.1f} GiB of weights, and {:.1f} GiB of them are "
       "kept for workspaces: no KV block of {} bytes fits; use a smaller model or lower max_batched_tokens",
       description_.where, gib(device_memory(device)), device.name, gib(free), gib(weights), gib(kept),
-      target_->kv_bytes_per_block());
+      target().kv_bytes_per_block());
 }
 
 void PartSet::bind_attention(const std::function<void()>& give_up) {
-  if (target_->parts().graphs != nullptr) limits_.padding_block = limits_.num_blocks;
+  if (target().parts().graphs != nullptr) limits_.padding_block = limits_.num_blocks;
   try {
-    target_->bind_kv(limits_.num_blocks, give_up);
+    for (const auto& stack : stacks_) stack->bind_kv(limits_.num_blocks, give_up);
   } catch (const Error& error) {
-    const std::uint64_t kv_bytes = static_cast<std::uint64_t>(limits_.num_blocks) * target_->kv_bytes_per_block();
+    const std::uint64_t kv_bytes = static_cast<std::uint64_t>(limits_.num_blocks) * target().kv_bytes_per_block();
     fail("{}: {:.1f} GiB of KV cache beside {:.1f} GiB of weights: {}; {}", description_.where, gib(kv_bytes),
-         gib(target_->weight_bytes()), error.what(),
+         gib(target().weight_bytes()), error.what(),
          fills_device() ? "kv_cache.memory = \"auto\" uses all free memory; set it to a smaller size"
                         : "lower kv_cache.memory");
   }
@@ -250,17 +334,17 @@ void PartSet::bind_attention(const std::function<void()>& give_up) {
 // A second attention beside the serving one has a cache of the same size. This is checked first, because the system
 // ends a process that takes more memory than there is.
 void PartSet::check_second_cache(const PartSet& running) const {
-  if (&target_->attention() == &running.target_->attention()) return;
-  const std::uint64_t kv_bytes = static_cast<std::uint64_t>(limits_.num_blocks) * target_->kv_bytes_per_block();
-  const DevicePart& device = target_->parts().device;
-  const bool shares_model = target_->target() == running.target_->target();
-  const std::uint64_t needed = kv_bytes + (shares_model ? 0 : target_->weight_bytes());
+  if (&target().attention() == &running.target().attention()) return;
+  const std::uint64_t kv_bytes = static_cast<std::uint64_t>(limits_.num_blocks) * target().kv_bytes_per_block();
+  const DevicePart& device = target().parts().device;
+  const bool shares_model = target().target() == running.target().target();
+  const std::uint64_t needed = kv_bytes + (shares_model ? 0 : target().weight_bytes());
   const std::uint64_t free = free_device_memory(device);
   if (needed <= free) return;
   fail(ErrorCode::kConflict,
        "verify_steps needs a second KV cache of {:.1f} GiB{} beside the one that runs, and {} has {:.1f} GiB free; "
        "lower kv_cache.memory first, or swap without verify_steps",
-       gib(kv_bytes), shares_model ? "" : fmt::format(" and {:.1f} GiB of weights", gib(target_->weight_bytes())),
+       gib(kv_bytes), shares_model ? "" : fmt::format(" and {:.1f} GiB of weights", gib(target().weight_bytes())),
        device.name, gib(free));
 }
 
@@ -269,16 +353,16 @@ void PartSet::activate(const PartSet* running, const StepUse& use, Placement pla
   RunnerService& runners = proposers_->runners();
   const bool new_proposers = running == nullptr || proposers_ != running->proposers_;
   if (running == nullptr && fills_device()) {
-    limits_.num_blocks = useful_blocks(free_device_memory(target_->parts().device) / target_->kv_bytes_per_block());
+    limits_.num_blocks = useful_blocks(least_free_memory() / target().kv_bytes_per_block());
   }
-  target_->activate_model(batch_sizes());
+  for (const auto& stack : stacks_) stack->activate_model(batch_sizes());
   use.step_meanwhile();
   if (new_proposers) runners.activate_models(use.step_meanwhile);
   if (running == nullptr && fills_device()) limits_.num_blocks = blocks_that_fill_device();
   bind_attention(use.give_up_kv);
   if (running != nullptr && placement == Placement::kInPlace) fit(*running, use);
   use.step_meanwhile();
-  target_->activate_attention(batch_sizes());
+  for (const auto& stack : stacks_) stack->activate_attention(batch_sizes());
   use.step_meanwhile();
   if (new_proposers) {
     runners.activate_kv({limits_.num_blocks, limits_.block_size, limits_.rejection}, use.step_meanwhile);
@@ -309,7 +393,8 @@ mortise_activate_args PartSet::batch_sizes() const {
 
 Parts PartSet::parts() const {
   Parts parts;
-  static_cast<ShardParts&>(parts) = parts_of(target_);
+  static_cast<ShardParts&>(parts) = parts_of(stacks_.front());
+  for (std::size_t rank = 1; rank < stacks_.size(); ++rank) parts.further_ranks.push_back(parts_of(stacks_[rank]));
   static_cast<SchedulerPart&>(parts.scheduler) = scheduler_->active_part<mortise_scheduler, mortise_scheduler_table>();
   parts.scheduler.owner = scheduler_;
   for (const ActiveProposer& proposer : proposers_->active()) parts.proposers.push_back(proposer);
@@ -318,24 +403,23 @@ Parts PartSet::parts() const {
 }
 
 std::vector<const Component*> PartSet::components() const {
-  std::vector<const Component*> list = {&device_->component(), &target_->model().component(),
-                                        &target_->attention().component(), &scheduler_->component()};
+  std::vector<const Component*> list = {&devices_.front()->component(), &target().model().component(),
+                                        &target().attention().component(), &scheduler_->component()};
   for (const Component* component : proposers_->components()) list.push_back(component);
   return list;
 }
 
 std::string PartSet::make_numerics_id() const {
-  const mortise_model_dims& dims = target_->dims();
+  const mortise_model_dims& dims = target().dims();
   const auto id_of = [&](std::int32_t dtype) {
-    const char* id = numerics_id_of(target_->parts().device, dtype);
+    const char* id = numerics_id_of(target().parts().device, dtype);
     return std::string(id == nullptr ? "unknown" : id);
   };
   std::string device = id_of(dims.dtype);
-  const std::string attention = target_->attention().component().numerics_id_on(device);
+  const std::string attention = target().attention().component().numerics_id_on(device);
   if (dims.weight_bits != 0) device += fmt::format(" with {}, {}", id_of(weight_class(dims)), weight_format(dims));
-  return fmt::format("{}; attention {}; model {}; {}; kv {}; world 1{}", device, attention,
-                     target_->model().component().name, files_id_, dtype_name(target_->kv_dtype()),
-                     proposers_->rejection_id());
+  return fmt::format("{}; attention {}; model {}; {}; kv {}{}", device, attention, target().model().component().name,
+                     files_id_, dtype_name(target().kv_dtype()), proposers_->rejection_id());
 }
 
 }  // namespace mortise

@@ -52,15 +52,16 @@ class PartSet {
   // Returns the parts with their owners, so that a copy keeps the instances alive.
   Parts parts() const;
   const EngineLimits& limits() const { return limits_; }
-  const ModelStack& target() const { return *target_; }
+  const ModelStack& target() const { return *stacks_.front(); }  // of rank 0
+  std::uint64_t kv_bytes_per_block() const;                      // of all layers and ranks
   const PipelineDescription& description() const { return description_; }
-  bool has_running_kv() const { return target_->has_running_kv(); }
+  bool has_running_kv() const;
   std::vector<RunnerStats> runner_stats() const { return proposers_->runners().stats(); }
   // Returns the components that serve, in the order device, model, attention, scheduler, proposers. They are never
   // unloaded.
   std::vector<const Component*> components() const;
   // Identifies everything that decides the tokens: device class, attention, model plugin, the checkpoint's and the
-  // tokenizer's fingerprints, KV type, parallel size.
+  // tokenizer's fingerprints, KV type. The number of ranks is not in it: it changes no bit.
   const std::string& numerics_id() const { return numerics_id_; }
 
  private:
@@ -68,12 +69,16 @@ class PartSet {
   struct Resized;
 
   std::string make_numerics_id() const;
-  void open_device();
+  void open_devices();
+  void open_models(const std::shared_ptr<const ModelFiles>& files);
+  void load_weights() const;
   void set_limits(const PartSet* running);
   void set_draft_limits();
   bool fills_device() const;
   std::int32_t useful_blocks(std::uint64_t blocks) const;
   std::int32_t blocks_that_fill_device();
+  std::uint64_t least_free_memory() const;
+  std::int32_t world() const { return static_cast<std::int32_t>(devices_.size()); }
   void bind_attention(const std::function<void()>& give_up);
   void open_scheduler();
   void activate(const PartSet* running, const StepUse& use, Placement placement);
@@ -82,8 +87,8 @@ class PartSet {
   mortise_activate_args batch_sizes() const;
 
   const PipelineDescription description_;
-  std::shared_ptr<PartInstance> device_;
-  std::shared_ptr<ModelStack> target_;
+  std::vector<std::shared_ptr<PartInstance>> devices_;  // by rank; one without tensor parallelism
+  std::vector<std::shared_ptr<ModelStack>> stacks_;     // the target's, by rank
   std::shared_ptr<ProposerSet> proposers_;
   std::shared_ptr<PartInstance> scheduler_;
   EngineLimits limits_;

@@ -30,8 +30,10 @@ std::optional<std::pair<PartKind, std::string>> Engine::find_broken() const {
       why = setup_->drafting->why_replace();
     } else {
       const auto parts = setup_->execution->snapshot();
-      const StepPart part = step_part(parts->shards.front(), kind);
-      if (part.health.failed()) why = part.health.reason();
+      for (const ShardParts& shard : parts->shards) {
+        const StepPart part = step_part(shard, kind);
+        if (!why && part.health.failed()) why = part.health.reason();
+      }
     }
     if (why) return std::pair(kind, *why);
   }

@@ -38,8 +38,17 @@ struct Policies {
   std::vector<ActiveProposer> proposers;  // in the order in which they are asked; may be empty
 };
 
-// All parts of a pipeline.
-struct Parts : ShardParts, Policies {};
+// All parts of a pipeline. The ShardParts are those of rank 0, which stand for all: parts of one kind are exchanged on
+// all ranks together.
+struct Parts : ShardParts, Policies {
+  std::vector<ShardParts> further_ranks;  // from rank 1 on; empty without tensor parallelism
+
+  std::vector<ShardParts> shards() const {  // by rank
+    std::vector<ShardParts> all = {*this};
+    all.insert(all.end(), further_ranks.begin(), further_ranks.end());
+    return all;
+  }
+};
 
 // The sizes of a pipeline. Changing them is a swap (swap.hpp). A value.
 struct EngineLimits : ExecutionLimits {

@@ -10,7 +10,7 @@ Setup::Setup(const Parts& parts, const EngineLimits& sizes, const SetupContext& 
                                           context.hooks.clock)),
       rows(limits.batch_expansion),
       row_work(context.vocab_size, limits.rejection),
-      execution(std::make_unique<Execution>(std::vector<ShardParts>{parts}, limits, generation, std::function<void()>{},
+      execution(std::make_unique<Execution>(parts.shards(), limits, generation, std::function<void()>{},
                                             context.hooks.warm_up)) {}
 
 }  // namespace mortise

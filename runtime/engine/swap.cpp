@@ -208,7 +208,7 @@ std::size_t Engine::exchange(Replacement next, std::uint64_t num_replays, Verifi
   if (Planner* const planner = fresh.all ? fresh.all->planner.get() : fresh.planner.get(); planner && tells_planner) {
     for (const auto& sequence : live_) planner->added(sequence);  // before any other call
   }
-  if (same_sizes && !same_execution) now.execution->replace({next.parts}, generation_ + 1);
+  if (same_sizes && !same_execution) now.execution->replace(next.parts.shards(), generation_ + 1);
 
   // Nothing after this point fails.
   ++generation_;

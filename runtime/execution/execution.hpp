@@ -5,6 +5,9 @@
 // launch() queues a step and collect() waits for it, so the host can work in between. On a device whose streams are
 // synchronous (the CPU) launch() computes.
 //
+// With several shards each has a thread of its own, which runs its part of every step (rank_group.hpp). An error of one
+// ends the step on all.
+//
 // One thread, the thread that runs steps, calls all functions that are not tagged [any thread].
 #pragma once
 
@@ -56,11 +59,11 @@ class Execution {
   void set_max_drafts(std::int32_t count) { limits_.max_drafts = count; }
   // Frees everything whose size depends on the parts, captured graphs too, because the parts' buffers are about to
   // move. No step can run until replace() has succeeded.
-  void release() { shards_.clear(); }
+  void release() { shards_.reset(); }
 
   // With WarmUp::kWhenIdle: tries a step of one more size. Throws a PartError. REQUIRES: no step is between launch and
   // collect; has_untried_sizes().
-  bool has_untried_sizes() const { return !shards_.empty() && first().num_untried_sizes() > 0; }
+  bool has_untried_sizes() const { return shards_ != nullptr && first().num_untried_sizes() > 0; }
   void try_next_size();
 
   // Runs a step's forward, then queues the sampling and scoring of its rows. Calls `evaluating`, if set, between the
@@ -85,15 +88,22 @@ class Execution {
   bool is_typical() const { return first().graphs().is_typical(); }
 
  private:
-  using Shards = std::vector<std::unique_ptr<Shard>>;
-  Shards make_shards(const PartsSnapshot& parts, const std::function<void()>& between) const;
-  static void try_sizes(const Shards& shards, const std::function<void()>& between);
-  const Shard& first() const { return *shards_.front(); }
+  // The shards of parts that serve together, by rank, and what connects them.
+  struct Shards {
+    RankGroup ranks;
+    std::vector<std::unique_ptr<Shard>> list;
+  };
+  std::shared_ptr<Shards> make_shards(const PartsSnapshot& parts, const std::function<void()>& between) const;
+  static void try_sizes(const std::shared_ptr<Shards>& shards, const std::function<void()>& between);
+  // Calls `body` for all shards at once, each on the thread of its rank.
+  template <typename Body>
+  static void on_all(const std::shared_ptr<Shards>& shards, Body body);
+  const Shard& first() const { return *shards_->list.front(); }
 
   ExecutionLimits limits_;
   const WarmUp warm_up_;
   Published<PartsSnapshot> snapshot_;
-  Shards shards_;
+  std::shared_ptr<Shards> shards_;  // shared with the threads of the ranks, one of which may hang; null: released
 };
 
 }  // namespace mortise

@@ -84,8 +84,8 @@ ModelFiles ModelFiles::open(const std::filesystem::path& folder) {
 }
 
 ModelStack::ModelStack(std::shared_ptr<const PartInstance> device, std::shared_ptr<const ModelFiles> files,
-                       const StackParts& wanted, mortise_query query)
-    : device_(std::move(device)), block_size_(wanted.block_size), populate_kv_(wanted.populate_kv) {
+                       const StackParts& wanted, mortise_query query, StackRank rank)
+    : device_(std::move(device)), rank_(rank), block_size_(wanted.block_size), populate_kv_(wanted.populate_kv) {
   parts_.device = device_->active_part<mortise_device, mortise_device_table>();
   const std::string& config = files->checkpoint.config().json;
   query.model_config = {config.data(), config.size()};
@@ -95,6 +95,8 @@ ModelStack::ModelStack(std::shared_ptr<const PartInstance> device, std::shared_p
   context.device_table = parts_.device.api;
   context.device_health = parts_.device.health;
   context.model_config = config;
+  context.rank = rank_.rank;
+  context.world = rank_.world;
   model_ = std::make_shared<OpenModel>(
       OpenModel{device_, std::move(files), PartInstance(*choice.component, choice.options, context)});
   open_model();
@@ -104,6 +106,7 @@ ModelStack::ModelStack(std::shared_ptr<const PartInstance> device, std::shared_p
 
 ModelStack::ModelStack(const ModelStack& running, const StackParts& wanted, mortise_query query)
     : device_(running.device_),
+      rank_(running.rank_),
       model_(running.model_),
       block_size_(wanted.block_size),
       populate_kv_(wanted.populate_kv),
@@ -134,7 +137,8 @@ void ModelStack::open_model() {
 }
 
 std::uint64_t ModelStack::weight_bytes() const {
-  return prepared_bytes(checkpoint(), dims());
+  const auto world = static_cast<std::uint64_t>(rank_.world);
+  return (prepared_bytes(checkpoint(), dims()) + world - 1) / world;
 }
 
 std::int32_t ModelStack::max_logit_rows(std::int32_t max_batched_tokens) const {
@@ -272,6 +276,7 @@ const mortise_weight_cache_table* ModelStack::open_weight_cache() {
   if (dims().weight_bits != 0) {
     format += fmt::format("-{}-{}", weight_type_name(dims()), dims().weight_group_size);
   }
+  if (rank_.world > 1) format += fmt::format("-rank{}of{}", rank_.rank, rank_.world);
   mortise_weight_cache_args args{};
   args.struct_size = sizeof args;
   args.folder = {folder.data(), folder.size()};
@@ -306,7 +311,7 @@ void ModelStack::tell_unused_scales() const {
 }
 
 void ModelStack::load_weights() {
-  tell_unused_scales();
+  if (rank_.rank == 0) tell_unused_scales();
   name_tuning_folder();
   const mortise_weight_cache_table* const cache = open_weight_cache();
   WeightReader weights(checkpoint(), dims().dtype);
@@ -323,7 +328,7 @@ void ModelStack::load_weights() {
     throw;
   }
   close_cache(1);
-  if (const std::string widened = weights.widened(); !widened.empty()) {
+  if (const std::string widened = weights.widened(); rank_.rank == 0 && !widened.empty()) {
     spdlog::info("{}: {}", checkpoint().path().string(), widened);
   }
 }

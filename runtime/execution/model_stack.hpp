@@ -1,5 +1,6 @@
 // runtime/execution/model_stack.hpp: a checkpoint that runs on a device: its files, the model plugin that computes it,
-// and the attention with its KV memory. A pipeline has one stack for its target and one for each runner.
+// and the attention with its KV memory. A pipeline has
+// one stack for each rank of its target and one for each runner.
 #pragma once
 
 #include <cstdint>
@@ -36,6 +37,11 @@ struct OpenModel {
   std::uint64_t vocab_hash = 0;  // vocabulary_hash() of the tokenizer
 };
 
+// The rank of a stack: it has a share of the model and of the KV memory. A value.
+struct StackRank {
+  std::int32_t rank = 0, world = 1;
+};
+
 // The parts and the kind of KV memory that a new stack gets.
 struct StackParts {
   const PartDescription& model;
@@ -53,7 +59,7 @@ class ModelStack {
   // Creates the first model and the first attention that accept the checkpoint. `device` is active. `query` names the
   // device. Throws an Error that names the part, file or option at fault.
   ModelStack(std::shared_ptr<const PartInstance> device, std::shared_ptr<const ModelFiles> files,
-             const StackParts& wanted, mortise_query query);
+             const StackParts& wanted, mortise_query query, StackRank rank = {});
   // Shares the model and the weights of `running`, with another attention, or with the same attention and another
   // cache. The stacks share instances, so their users must not call both at the same time.
   ModelStack(const ModelStack& running, const StackParts& wanted, mortise_query query);
@@ -87,9 +93,10 @@ class ModelStack {
   const PartInstance& attention() const { return *attention_; }
   std::int32_t block_size() const { return block_size_; }
   std::int32_t kv_dtype() const { return kv_dtype_; }
-  std::uint64_t kv_bytes_per_block() const { return layout_.bytes_per_block; }  // of all layers
-  std::uint64_t kv_bytes() const;                                               // of the cache; 0 before bind_kv()
-  std::uint64_t weight_bytes() const;                                           // on the device
+  // On the rank's device: of all layers; of the cache, 0 before bind_kv(); of the weights.
+  std::uint64_t kv_bytes_per_block() const { return layout_.bytes_per_block; }
+  std::uint64_t kv_bytes() const;
+  std::uint64_t weight_bytes() const;
   // Rows for one call of the head: enough to keep the device busy, with logits that are small beside the weights.
   std::int32_t max_logit_rows(std::int32_t max_batched_tokens) const;
 
@@ -105,6 +112,7 @@ class ModelStack {
   void tell_unused_scales() const;
 
   const std::shared_ptr<const PartInstance> device_;
+  const StackRank rank_;
   std::shared_ptr<OpenModel> model_;
   const std::int32_t block_size_;
   const bool populate_kv_;

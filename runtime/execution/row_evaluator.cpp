@@ -54,8 +54,9 @@ std::int32_t most_alternatives(std::span<const std::int32_t> num_top) {
 
 }  // namespace
 
-RowEvaluator::RowEvaluator(const ShardParts& parts, const ExecutionLimits& limits)
+RowEvaluator::RowEvaluator(const ShardParts& parts, const ExecutionLimits& limits, bool shows_logits)
     : parts_(parts),
+      shows_logits_(shows_logits),
       limits_(limits),
       upload_(parts.device, UploadOrder::kBesideQueued),
       further_upload_(parts.device),
@@ -212,7 +213,7 @@ void RowEvaluator::sample(const mortise_step& step, const mortise_tensor& logits
   args.logits = &drawn;
   parts_.device.call<&mortise_device_table::sample>("sample", step.stream, &args);
   if (draws_->num_choices > 1) draw_further(step, args, first, count);
-  if (draws_->on_logits) show_logits(logits, arrays, first, count);
+  if (draws_->on_logits && shows_logits_) show_logits(logits, arrays, first, count);
 }
 
 // Draws the further choices of each row. Each draw bans the tokens drawn before, so the host must read them first.

@@ -23,7 +23,8 @@ namespace mortise {
 // Invariant: one launch at a time; its rows stay borrowed until collect(). Used only by the thread that runs steps.
 class RowEvaluator {
  public:
-  RowEvaluator(const ShardParts& parts, const ExecutionLimits& limits);
+  // With `shows_logits` off, the host does not get the logits that it wants to see: another rank shows them.
+  RowEvaluator(const ShardParts& parts, const ExecutionLimits& limits, bool shows_logits = true);
 
   // `hidden` has the rows of the step's batch. Borrows the rows of `work` until collect().
   void launch(const mortise_step& step, const mortise_tensor& hidden, const StepWork& work);
@@ -45,6 +46,7 @@ class RowEvaluator {
   void describe(const mortise_step& step, const mortise_tensor& logits, const Arrays& arrays, std::size_t first);
 
   const ShardParts& parts_;
+  const bool shows_logits_;
   const ExecutionLimits& limits_;
   PackedUpload upload_, further_upload_;
   EditTable edits_;

@@ -30,20 +30,21 @@ std::vector<std::int32_t> sizes_to_try(std::int32_t most) {
 
 }  // namespace
 
-Shard::Shard(ShardParts parts, std::int32_t rank, std::int32_t world, std::uint64_t generation,
-             const ExecutionLimits& limits, const std::function<void()>& between)
+Shard::Shard(ShardParts parts, std::int32_t rank, const RankGroup& ranks, std::uint64_t generation,
+             const ExecutionLimits& limits)
     : parts_(std::move(parts)),
       rank_(rank),
-      world_(world),
+      ranks_(ranks),
       generation_(generation),
       limits_(limits),
       computes_behind_(!shares_host_memory(parts_.device)),
       batch_builder_(parts_, limits_),
       graphs_(parts_, limits_),
-      evaluator_(parts_, limits_) {
+      evaluator_(parts_, limits_, /*shows_logits=*/rank == 0) {}
+
+void Shard::run_largest() {
   if (limits_.padding_block < 0) return;
   run_padding(limits_.max_batched_tokens, 0);
-  if (between) between();
   untried_sizes_ = sizes_to_try(std::min(StepGraphs::kMaxRows, limits_.max_batched_tokens));
 }
 
@@ -76,7 +77,9 @@ mortise_step Shard::empty_step() const {
   step.attention = parts_.attention.self;
   step.attention_table = parts_.attention.api;
   step.rank = rank_;
-  step.world = world_;
+  step.world = ranks_.world();
+  step.communicator = ranks_.communicator(rank_);
+  step.collective = ranks_.table();
   return step;
 }
 

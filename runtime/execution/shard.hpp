@@ -1,10 +1,9 @@
 // runtime/execution/shard.hpp: one device with its share of the model and of the KV memory, and everything whose size
 // depends on them: the batch in device memory, captured graphs, the head's buffers, sampling. An Execution has one for
-// each rank. Only the thread that runs steps calls it.
+// each rank. The thread of its rank calls it, or the thread that runs steps while no step runs.
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -12,6 +11,7 @@
 #include "execution/batch_builder.hpp"
 #include "execution/limits.hpp"
 #include "execution/parts.hpp"
+#include "execution/rank_group.hpp"
 #include "execution/row_evaluator.hpp"
 #include "execution/side_run.hpp"
 #include "execution/step_graphs.hpp"
@@ -19,14 +19,16 @@
 
 namespace mortise {
 
-// Invariant: graphs, batch and buffers belong to the shard's current parts. Used only by the thread that runs steps.
+// Invariant: graphs, batch and buffers belong to the shard's current parts. For one thread at a time.
 class Shard {
  public:
-  // `limits` outlives the shard. If there is a padding block, the constructor runs the largest batch once, so that
-  // operations allocate their own memory now or the start fails. Then it calls `between`, if set. Throws what these
-  // throw.
-  Shard(ShardParts parts, std::int32_t rank, std::int32_t world, std::uint64_t generation,
-        const ExecutionLimits& limits, const std::function<void()>& between = {});
+  // `ranks` and `limits` outlive the shard.
+  Shard(ShardParts parts, std::int32_t rank, const RankGroup& ranks, std::uint64_t generation,
+        const ExecutionLimits& limits);
+
+  // If there is a padding block, runs the largest batch once, so that operations allocate their own memory now or the
+  // start fails. All ranks call it at the same time, and so the other functions that run steps.
+  void run_largest();
 
   // Returns whether replace_attention() can put these parts in.
   bool differs_in_attention_alone(const ShardParts& parts) const;
@@ -70,7 +72,8 @@ class Shard {
   void run_padding(std::int32_t rows, std::int32_t num_logits);
 
   ShardParts parts_;
-  const std::int32_t rank_, world_;
+  const std::int32_t rank_;
+  const RankGroup& ranks_;
   std::uint64_t generation_;
   const ExecutionLimits& limits_;
   const bool computes_behind_;  // the device's streams are not synchronous

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <exception>
+#include <vector>
 
+#include "execution/rank_group.hpp"
 #include "execution/shard.hpp"
 #include "mortise/plugin.hpp"
 
@@ -19,7 +21,9 @@ SideRun::SideRun(const ShardParts& serving, const ShardParts& candidate, const E
   if (serving.model.self == candidate.model.self) {
     pair_ = std::make_unique<AttentionPair>(serving, candidate.attention);
   } else {
-    shard_ = std::make_unique<Shard>(candidate, 0, 1, generation, limits_);
+    alone_ = std::make_unique<RankGroup>(std::vector<DevicePart>{candidate.device});
+    shard_ = std::make_unique<Shard>(candidate, 0, *alone_, generation, limits_);
+    shard_->run_largest();
   }
 }
 

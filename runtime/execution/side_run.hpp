@@ -19,6 +19,7 @@
 
 namespace mortise {
 
+class RankGroup;
 class Shard;
 
 // Invariant: at most one of pair_ and shard_ is set. The candidate writes only to its own memory. Used only by the
@@ -59,6 +60,7 @@ class SideRun {
   std::unique_ptr<AttentionPair> pair_;
   // Only for a different model.
   const DevicePart serving_device_, candidate_device_;
+  std::unique_ptr<RankGroup> alone_;  // of the one rank
   std::unique_ptr<Shard> shard_;
   Download serving_rows_, candidate_rows_;
   std::optional<Difference> difference_;

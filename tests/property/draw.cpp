@@ -80,10 +80,10 @@ std::vector<Request> draw_completions(std::mt19937& random, std::int32_t vocab_s
 
 std::string RunConfig::describe() const {
   return fmt::format(
-      "isa {}, threads {}, {}, block_size {}, max_num_seqs {}, max_batched_tokens {}, pool_share {:.2f}, "
+      "isa {}, threads {}, {} ranks, {}, block_size {}, max_num_seqs {}, max_batched_tokens {}, pool_share {:.2f}, "
       "prefix_cache {}, {}, {} schedule, proposer {}, drafts {} of {}{}{}, {} lengths, numerics {}, weights {}, kv {}, "
       "{} swaps{}",
-      isa, threads, attention, block_size, max_num_seqs, max_batched_tokens, pool_share, prefix_cache,
+      isa, threads, shards, attention, block_size, max_num_seqs, max_batched_tokens, pool_share, prefix_cache,
       twice ? "twice" : "once", random_schedule ? "random" : scheduler, proposer.empty() ? "none" : proposer,
       draft_percent, oracle_tokens, choose_proposers ? ", chosen by request" : "", batch_expansion ? ", expanded" : "",
       adaptive ? "adaptive" : "fixed", numerics, weights, kv_dtype, swaps, checked ? ", checked" : "");
@@ -178,11 +178,14 @@ RunConfig draw_config(std::mt19937& random, const std::vector<std::string>& isas
   if (config.swaps > 0) config.choose_proposers = false;  // they may be gone when requests come the second time
   config.checked = chance(random, 20);
   config.numerics = chance(random, 50) ? "pairs" : "tiles";
+  constexpr int kRanks[] = {1, 1, 2, 4};
+  config.shards = kRanks[between(random, 0, 3)];
   return config;
 }
 
 void put_on_cuda(RunConfig& config) {
   config.device = "cuda";
+  config.shards = 1;
   const std::size_t block32 = config.weights.find("-block32");
   if (block32 != std::string::npos) config.weights.resize(block32);
 }

@@ -32,7 +32,7 @@ class Exactness : public ::testing::TestWithParam<int> {
       return;
     }
     models_ = cuda_ ? write_random_gpu_models(folder_->path()) : write_random_models(folder_->path());
-    models_.push_back({"demo", 4096, MORTISE_SOURCE_DIR "/models/demo"});
+    models_.push_back({"demo", 4096, MORTISE_SOURCE_DIR "/models/demo", false, 4});
     for (const RandomModel& model : models_) draft_models_.push_back(model.folder);
     draft_models_.push_back(MORTISE_SOURCE_DIR "/models/demo-draft");
   }
@@ -48,6 +48,7 @@ class Exactness : public ::testing::TestWithParam<int> {
                                     model.folder.string(), 1 + random() % 4);
     }
     if (cuda_) put_on_cuda(config);
+    config.shards = std::min(config.shards, model.most_shards);
     if (model.comes_quantized) config.weights = "auto";
     return config;
   }

@@ -314,13 +314,21 @@ void write_model(const Shape& s, std::uint32_t seed, const std::filesystem::path
 
 namespace {
 
+int most_shards(const Shape& shape) {
+  const auto divides = [&](std::int64_t ranks) {
+    return shape.heads % ranks == 0 && shape.hidden % ranks == 0 && shape.intermediate % ranks == 0 &&
+           (shape.kv_heads % ranks == 0 || ranks % shape.kv_heads == 0);
+  };
+  return divides(4) ? 4 : divides(2) ? 2 : 1;
+}
+
 std::vector<RandomModel> write_models(std::span<const Shape> shapes, const std::filesystem::path& root,
                                       std::int32_t nan_token) {
   std::vector<RandomModel> models;
   for (const Shape& shape : shapes) {
     const auto index = static_cast<std::uint32_t>(models.size());
-    models.push_back(
-        {shape.name, static_cast<std::int32_t>(shape.vocab), root / std::to_string(index), shape.quantized != nullptr});
+    models.push_back({shape.name, static_cast<std::int32_t>(shape.vocab), root / std::to_string(index),
+                      shape.quantized != nullptr, most_shards(shape)});
     write_model(shape, 100 + index, models.back().folder, nan_token);
   }
   return models;
@@ -338,7 +346,7 @@ std::vector<RandomModel> write_random_gpu_models(const std::filesystem::path& ro
 
 RandomModel write_large_model(const std::filesystem::path& root) {
   write_model(kLarge, 7, root / kLarge.name);
-  return {kLarge.name, static_cast<std::int32_t>(kLarge.vocab), root / kLarge.name};
+  return {kLarge.name, static_cast<std::int32_t>(kLarge.vocab), root / kLarge.name, false, most_shards(kLarge)};
 }
 
 }  // namespace mortise::test

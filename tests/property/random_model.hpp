@@ -15,6 +15,7 @@ struct RandomModel {
   std::int32_t vocab_size = 0;
   std::filesystem::path folder;
   bool comes_quantized = false;  // so that `weights` must be "auto"
+  int most_shards = 1;           // 1, 2 or 4: ranks that divide its heads and sizes
 };
 
 // Writes all of them below `root`; the same bytes at every call. The embedding of `nan_token` is NaN; -1: of none.

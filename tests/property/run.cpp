@@ -236,7 +236,9 @@ std::unique_ptr<Assembly> open_assembly(const std::filesystem::path& model, cons
       config.device == "cuda"
           ? fmt::format("cuda {{ graphs = {}, isa = '{}' }}", config.graphs, config.isa)
           : fmt::format("{} {{ threads = {}, isa = '{}'{} }}", config.device, config.threads, config.isa,
-                        config.device == "cpu" ? fmt::format(", numerics = '{}'", config.numerics) : "");
+                        config.device == "cpu"
+                            ? fmt::format(", numerics = '{}', shards = {}", config.numerics, config.shards)
+                            : "");
   const std::string proposers = proposers_of(config);
   const std::string proposer = proposers.empty() ? "" : ", proposer = " + proposers;
   const std::string script = fmt::format(

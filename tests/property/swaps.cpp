@@ -63,11 +63,15 @@ PartChange draw_change(const PipelineDescription& now, const std::string& device
               {{"verify", coupled ? "coupled" : "rejection"},
                {"lengths", coupled && random() % 2 == 0 ? "adaptive" : "fixed"},
                {"batch_expansion", random() % 2 == 0}}};
-    default:  // every weight is prepared again
+    default: {  // every weight is prepared again, perhaps for another number of ranks
+      const nlohmann::json& options = now.device.choices.front().options;
+      const int shards = options.value("shards", 1);
       return {"device",
               "cpu",
               {{"threads", between(random, 1, 3)},
-               {"numerics", now.device.choices.front().options.value("numerics", "auto")}}};
+               {"numerics", options.value("numerics", "auto")},
+               {"shards", random() % 2 == 0 ? shards : 1}}};
+    }
   }
 }
 

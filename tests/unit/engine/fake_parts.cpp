@@ -6,6 +6,7 @@
 #include <cstring>
 #include <exception>
 
+#include "mortise/ext/collective.h"
 #include "sampling/key.hpp"
 
 namespace mortise::test {
@@ -321,6 +322,29 @@ Table table() {
   return value;
 }
 
+// Connects devices that need nothing of each other: the fake model computes everything on every rank. The communicator
+// of a rank is the device itself.
+const void* get_ext(mortise_device*, const char* id) {
+  static const auto collective = [] {
+    auto value = table<mortise_collective_table>();
+    value.num_ranks = [](mortise_device*) -> int32_t { return 1; };
+    value.create = [](mortise_device* const* devices, int32_t ranks, mortise_communicator** communicators,
+                      mortise_error*) -> mortise_status {
+      for (int32_t rank = 0; rank < ranks; ++rank) {
+        communicators[rank] = reinterpret_cast<mortise_communicator*>(devices[rank]);
+        ++world(devices[rank]).num_connections;
+      }
+      return MORTISE_OK;
+    };
+    value.destroy = [](mortise_communicator* communicator) { --world(communicator).num_connections; };
+    value.abort = [](mortise_communicator* communicator) {
+      if (world(communicator).abort) world(communicator).abort();
+    };
+    return value;
+  }();
+  return std::strcmp(id, MORTISE_EXT_COLLECTIVE) == 0 ? &collective : nullptr;
+}
+
 }  // namespace
 
 std::uint64_t load_hash(const float* row) {
@@ -376,6 +400,7 @@ Parts FakeWorld::parts() {
     value.scatter_rows = scatter_rows;
     value.sample = sample;
     value.head_reduce = head_reduce;
+    value.get_ext = get_ext;
     value.vocab_slice = [](mortise_device*) -> int32_t { return 64; };  // kVocab is more
     return value;
   }();

@@ -57,6 +57,10 @@ struct FakeWorld {
   bool shares_memory = true;
   std::vector<std::string> queued;
 
+  // Of the device as one of several ranks.
+  std::function<void()> abort;       // called when the rank tells the others to give up
+  std::int64_t num_connections = 0;  // communicators that it has
+
   std::mutex memory_mutex;  // guards memory
   std::set<void*> memory;   // of the device
 
