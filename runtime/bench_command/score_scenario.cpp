@@ -149,6 +149,12 @@ Scenario score_scenario(Subject& subject, const Sizes& sizes) {
   check_fits(subject, unique, 1,
              fmt::format("--shared {} and {} times --own {}", load.context, kNumChoices, load.choice));
 
+  if (const std::size_t further = subject.assembly().parts().further_ranks.size(); further > 0) {
+    fail(
+        "bench score measures the head's product on one device, but the pipeline has {} ranks; leave `devices` or "
+        "`shards` out",
+        further + 1);
+  }
   const auto head = std::make_shared<HeadProduct>(subject);
   Scenario scenario{"score", {}, {}, subject.make_probes()};
   add_cases(scenario, prefill_case(subject, batch, shape.prompt, /*score=*/false),

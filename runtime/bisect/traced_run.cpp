@@ -59,6 +59,10 @@ Request prepared(Request request, const PipelineDescription& pipeline) {
 TracedRun run_traced(const PipelineDescription& pipeline, std::span<const Request> requests, std::size_t traced,
                      std::optional<WantedOutput> wanted) {
   Assembly assembly(pipeline);
+  if (const std::size_t further = assembly.parts().further_ranks.size(); further > 0) {
+    fail("{}: bisect traces a pipeline on one device, but this one has {} ranks; leave `devices` or `shards` out",
+         pipeline.where, further + 1);
+  }
   // The engine numbers sequences from 1, in the order of their submission.
   std::uint64_t first_sequence = 1;
   for (std::size_t i = 0; i < traced; ++i) first_sequence += static_cast<std::uint64_t>(requests[i].sampling.n);

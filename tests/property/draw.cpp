@@ -1,9 +1,12 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <sstream>
 
 #include "kernels/cpu/isa.hpp"
 #include "mix.hpp"
+#include "variables.hpp"
 
 namespace mortise::test {
 namespace {
@@ -185,7 +188,12 @@ RunConfig draw_config(std::mt19937& random, const std::vector<std::string>& isas
 
 void put_on_cuda(RunConfig& config) {
   config.device = "cuda";
-  config.shards = 1;
+  std::vector<std::string> gpus;
+  std::istringstream named(variable("MORTISE_PROPERTY_GPUS").value_or("0"));
+  for (std::string gpu; std::getline(named, gpu, ',');) gpus.push_back(gpu);
+  while (config.shards > static_cast<int>(gpus.size())) config.shards /= 2;
+  gpus.resize(static_cast<std::size_t>(config.shards));
+  config.gpus = fmt::format("{}", fmt::join(gpus, ", "));
   const std::size_t block32 = config.weights.find("-block32");
   if (block32 != std::string::npos) config.weights.resize(block32);
 }

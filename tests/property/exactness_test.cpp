@@ -1,8 +1,8 @@
 // The promise as a property: random mixes, run together in random ways, give every request the bits that it gets alone
 // on another instruction set without prefix cache. MORTISE_PROPERTY_MIXES (default 200) and MORTISE_PROPERTY_SEED make
 // longer and other runs, MORTISE_PROPERTY_160M=1 runs a model of 160 million parameters in place of the small ones,
-// MORTISE_PROPERTY_DEVICE=cuda runs on a GPU: together as captured graphs, alone without. A failure prints the seed of
-// its mix.
+// MORTISE_PROPERTY_DEVICE=cuda runs on a GPU: together as captured graphs, alone without. MORTISE_PROPERTY_GPUS=0,1
+// lists the GPUs of its ranks (default 0; one may come several times). A failure prints the seed of its mix.
 // Covers: runtime/assembly/{assembly,part_set,proposer_set} runtime/execution/{model_stack,weight_reader}
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -47,8 +47,8 @@ class Exactness : public ::testing::TestWithParam<int> {
       config.proposer = fmt::format("mlp_speculator {{ path = '{}-mlp-speculator', max_tokens = {} }}",
                                     model.folder.string(), 1 + random() % 4);
     }
-    if (cuda_) put_on_cuda(config);
     config.shards = std::min(config.shards, model.most_shards);
+    if (cuda_) put_on_cuda(config);
     if (model.comes_quantized) config.weights = "auto";
     return config;
   }

@@ -21,7 +21,8 @@ struct RunConfig {
   bool graphs = true;          // of the device cuda
   std::string isa = "auto";    // of machine_isas(), or of gpu_isas() on the device cuda
   int threads = 1;
-  int shards = 1;  // ranks, of the device cpu
+  int shards = 1;          // ranks
+  std::string gpus = "0";  // of the ranks of the device cuda: "0, 1"
   int block_size = 16;
   int max_num_seqs = 64;
   int max_batched_tokens = 2048;

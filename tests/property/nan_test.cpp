@@ -90,6 +90,7 @@ TEST_P(Nan, InARequestHarmsNoOtherInAnyMix) {
     draft_models.insert(draft_models.end(), draft_models_.begin(), draft_models_.end());
     RunConfig config = draw_config(random, isas, draft_models, cuda_ ? "bf16" : "auto");
     if (model.comes_quantized) config.weights = "auto";
+    config.shards = std::min(config.shards, model.most_shards);
     if (cuda_) put_on_cuda(config);
     if (random() % 3 == 0) config.max_num_seqs = 1;
     config.wrong_draft = kNanToken;

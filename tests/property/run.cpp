@@ -234,7 +234,8 @@ std::string proposers_of(const RunConfig& config) {
 std::unique_ptr<Assembly> open_assembly(const std::filesystem::path& model, const RunConfig& config) {
   const std::string device =
       config.device == "cuda"
-          ? fmt::format("cuda {{ graphs = {}, isa = '{}' }}", config.graphs, config.isa)
+          ? fmt::format("cuda {{ graphs = {}, isa = '{}', devices = {{ {} }} }}", config.graphs, config.isa,
+                        config.gpus)
           : fmt::format("{} {{ threads = {}, isa = '{}'{} }}", config.device, config.threads, config.isa,
                         config.device == "cpu"
                             ? fmt::format(", numerics = '{}', shards = {}", config.numerics, config.shards)

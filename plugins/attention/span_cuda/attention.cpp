@@ -101,6 +101,7 @@ void SpanAttention::bind(const mortise_attention_bind_args& args) {
 
   // Done in bind, not in activate: the driver loads these kernels now, which takes as long as all of activate, and
   // steps of other parts may run between the two.
+  table_->stream_native(device_, nullptr);  // makes the device current for this thread
   kernels_ = &kernels_of(device_, table_);
   check_cuda(kernels_->prepare_decode(dims.head_dim, layout_.cache), "bind");
   plans_.clear();
@@ -145,6 +146,7 @@ SpanAttention::Room SpanAttention::make_room() const {
 
 void SpanAttention::activate(const mortise_activate_args& args) {
   kv_.require_bound("activate");
+  table_->stream_native(device_, nullptr);  // makes the device current for this thread
   int ordinal = 0, multiprocessors = 0;
   check_cuda(cudaGetDevice(&ordinal), "activate");
   check_cuda(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, ordinal), "activate");

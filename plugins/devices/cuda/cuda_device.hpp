@@ -6,8 +6,10 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "devices/checks/weight.hpp"
+#include "devices/cuda/collective.hpp"
 #include "devices/cuda/gpu_class.hpp"
 #include "devices/cuda/linear_plans.hpp"
 #include "devices/cuda/reaper.hpp"
@@ -22,7 +24,8 @@
 struct mortise_device {
   int ordinal = 0;
   const mortise_host* host = nullptr;
-  bool graphs = true;  // options
+  std::vector<int> ordinals;  // option: the GPUs of the ranks; empty: one rank
+  bool graphs = true;         // options
   std::string isa = "auto";
   mortise::cuda::TuningOption tuning;
 
@@ -38,6 +41,7 @@ struct mortise_device {
   mortise::cuda::Workspace gated, scratch, quantized;
   mortise::cuda::Workspace widened;  // weights of MXFP4 or E4M3 as bf16
   mortise::cuda::Recorder recorder;
+  std::shared_ptr<mortise::cuda::GatherWatch> watch;  // of the exchange with other ranks; null: there are none
   std::unique_ptr<mortise::cuda::Reaper> reaper;
   std::unique_ptr<mortise::cuda::LinearPlans> linear;        // null with KernelSet::kMma
   std::unique_ptr<mortise::cuda::RowUploader> row_uploader;  // null until the first matrix

@@ -1,8 +1,10 @@
 // The component: options, life of an instance, table, entry.
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "devices/checks/environment.hpp"
 #include "devices/cuda/cublaslt.hpp"
@@ -36,6 +38,11 @@ constexpr char kOptionsSchema[] = R"({
     "device": {
       "title": "number of the GPU, as in nvidia-smi and CUDA_VISIBLE_DEVICES",
       "type": "integer", "minimum": 0, "maximum": 1023, "default": 0
+    },
+    "devices": {
+      "title": "numbers of the GPUs that the model is cut for, one for each rank; no number of them changes a bit; null: one rank on `device`",
+      "type": ["array", "null"], "items": {"type": "integer", "minimum": 0, "maximum": 1023},
+      "minItems": 1, "maxItems": 8, "default": null
     },
     "isa": {
       "title": "kernels; sm_80: those of compute capability 8, on any GPU; slower on a newer one, where they give the same bits; the variable MORTISE_CUDA_ISA overrides this option",
@@ -77,6 +84,18 @@ std::string version_text(int version) {
   throw Failure(MORTISE_UNAVAILABLE, kWhere, why + "; the device cpu needs none");
 }
 
+// Returns the numbers of a JSON array of integers, which the schema has checked.
+std::vector<int> integers_of(const std::string& json) {
+  std::vector<int> numbers;
+  for (const char* at = json.c_str(); *at != '\0';) {
+    char* end = nullptr;
+    const long number = std::strtol(at, &end, 10);
+    if (end != at) numbers.push_back(static_cast<int>(number));
+    at = end == at ? at + 1 : end;
+  }
+  return numbers;
+}
+
 TuningOption tuning_option(const Options& options) {
   if (options.is_text("tuning_cache")) return {true, options.get<std::string>("tuning_cache")};
   return {options.get<bool>("tuning_cache"), {}};
@@ -94,10 +113,15 @@ std::string chosen_isa(const Options& options) {
 mortise_status create(const mortise_host* host, const mortise_create_args* args, void** instance,
                       mortise_error* error) {
   return guard(error, kWhere, [&] {
-    const Options options(known(args));
+    const mortise_create_args known_args = known(args);
+    const Options options(known_args);
     auto device = std::make_unique<mortise_device>();
     device->host = host;
     if (options.has("device")) device->ordinal = options.get<int>("device");
+    if (options.has("devices")) {
+      device->ordinals = integers_of(options.get_json("devices"));
+      device->ordinal = device->ordinals.at(static_cast<std::size_t>(known_args.rank));
+    }
     device->isa = chosen_isa(options);
     if (options.has("graphs")) device->graphs = options.get<bool>("graphs");
     if (options.has("tuning_cache")) device->tuning = tuning_option(options);
@@ -248,6 +272,7 @@ int32_t vocab_slice(mortise_device*) {
 
 const void* get_ext(mortise_device* device, const char* id) {
   if (std::strcmp(id, MORTISE_EXT_TUNING) == 0) return &kTuning;
+  if (std::strcmp(id, MORTISE_EXT_COLLECTIVE) == 0) return &kCollective;
   return device->graphs && std::strcmp(id, MORTISE_EXT_GRAPH) == 0 ? &kGraphTable : nullptr;
 }
 

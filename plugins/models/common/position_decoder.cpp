@@ -121,6 +121,7 @@ void PositionDecoder::deactivate() {
 }
 
 mortise_tensor PositionDecoder::forward(const mortise_step& step) {
+  share_.check(step);
   const auto batch = known(step.batch);
   const int32_t num_tokens = checked_num_tokens(batch, max_batched_tokens_);
   const mortise_tensor embedded = (projected() ? buffers_.embedded : buffers_.other).rows(num_tokens);

@@ -21,6 +21,15 @@ RankShare RankShare::of(const mortise_create_args& args, std::initializer_list<D
   return share;
 }
 
+void RankShare::check(const mortise_step& step) const {
+  const bool same = world == 1 ? step.world <= 1 : step.rank == rank && step.world == world;
+  if (same && (world == 1 || step.collective != nullptr)) return;
+  throw Failure(MORTISE_INVALID_ARGUMENT, "step",
+                "it is of rank " + std::to_string(step.rank) + " of " + std::to_string(step.world) +
+                    (step.collective == nullptr ? " without a collective" : "") + "; the model was created for rank " +
+                    std::to_string(rank) + " of " + std::to_string(world));
+}
+
 std::vector<int64_t> RankShare::vocab_bounds(int64_t vocab_size) const {
   const int64_t steps = (vocab_size + kVocabStep - 1) / kVocabStep;
   std::vector<int64_t> bounds;
@@ -42,6 +51,7 @@ CheckpointTensor RankShare::vocab_rows(std::string name, int64_t vocab_size) con
 void run_head(const mortise_step& step, const RankShare& share, const mortise_tensor& hidden,
               const mortise_weight* weight, int32_t vocab_size, int32_t vocab_begin, int32_t vocab_end,
               const mortise_tensor& logits) {
+  share.check(step);
   Ops ops(step);
   if (share.world == 1) return ops.linear(hidden, weight, nullptr, logits, vocab_begin, vocab_end);
   std::vector<int64_t> bounds = share.vocab_bounds(vocab_size);

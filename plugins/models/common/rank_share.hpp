@@ -25,6 +25,9 @@ struct RankShare {
   // evenly.
   static RankShare of(const mortise_create_args& args, std::initializer_list<Divided> divided);
 
+  // Throws a Failure unless the step is of this rank.
+  void check(const mortise_step& step) const;
+
   int32_t share(int32_t total) const { return total / world; }  // REQUIRES: divided evenly
   // The rows of outputs that the rank computes, of a tensor or module with `rows`.
   CheckpointTensor rows(std::string name, int64_t rows) const { return part_of(std::move(name), rows, rank, world); }

@@ -11,6 +11,7 @@
 namespace mortise::llama {
 
 mortise_tensor Model::forward(const mortise_step& step) {
+  share_.ranks.check(step);
   const auto batch = known(step.batch);
   const int32_t num_tokens = models::checked_num_tokens(batch, max_batched_tokens_);
   const mortise_tensor x = buffers_.x.rows(num_tokens);

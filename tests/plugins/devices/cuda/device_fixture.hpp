@@ -28,11 +28,13 @@ inline const mortise_component& cuda_component() {
 // An instance, active if there is a GPU; `status` and `error` say what became of it.
 class Device {
  public:
-  explicit Device(const std::string& options = R"({"tuning_cache": false})") : error(make_error()) {
+  explicit Device(const std::string& options = R"({"tuning_cache": false})", int rank = 0, int world = 1)
+      : error(make_error()) {
     auto args = sized<mortise_create_args>();
     const OptionReader reader(nlohmann::json::parse(options));
     reader.give_to(args);
-    args.world = 1;
+    args.rank = rank;
+    args.world = world;
     status = cuda_component().create(nullptr, &args, &instance_, &error);
     if (status != MORTISE_OK) return;
     const auto sizes = sized<mortise_activate_args>();
