@@ -185,8 +185,8 @@ DeviceStepProbes::DeviceStepProbes(std::unique_ptr<ProbedDevice> device, const P
 // limit.
 Limits DeviceStepProbes::sample() {
   Limits limits;
-  limits.read_bytes_per_s = std::max(product_.row_bytes_per_s(), product_.copy_bytes_per_s());
-  if (with_products_) limits.operations_per_s = product_.operations_per_s();
+  limits.read_bytes_per_s = num_ranks_ * std::max(product_.row_bytes_per_s(), product_.copy_bytes_per_s());
+  if (with_products_) limits.operations_per_s = num_ranks_ * product_.operations_per_s();
   return limits;
 }
 

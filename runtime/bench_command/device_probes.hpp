@@ -4,6 +4,8 @@
 // thread.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -108,8 +110,12 @@ class DeviceStepProbes : public LimitProbes {
   // Call it for models that compute in another type than bf16: their floors only count reading.
   void leave_out_products() { with_products_ = false; }
 
+  // Call it for a pipeline of several ranks, which are GPUs of one kind: what one can do counts for each. The links
+  // between them are left out, so their floors are lower than what could be reached.
+  void count_ranks(std::int32_t num_ranks) { num_ranks_ = num_ranks; }
+
   Limits sample() override;
-  std::string movement() const override { return "read"; }
+  std::string movement() const override { return num_ranks_ == 1 ? "read" : fmt::format("{} GPUs read", num_ranks_); }
   std::size_t working_set_bytes() const override { return product_.weight_bytes(); }
   std::optional<std::string> unit() const override;
 
@@ -117,6 +123,7 @@ class DeviceStepProbes : public LimitProbes {
   std::unique_ptr<ProbedDevice> device_;
   ProductProbe product_;
   bool with_products_ = true;
+  std::int32_t num_ranks_ = 1;
 };
 
 // The limits of a start, in which the weights come from the host's memory. Used by one thread. Invariant: device_

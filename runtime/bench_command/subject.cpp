@@ -81,11 +81,24 @@ FileOpener draft_opener_of(const SubjectChoice& choice, const PipelineDescriptio
   };
 }
 
+// Of several ranks, which are devices of one kind: memory and threads of all together.
 mortise_device_info describe_device(const Parts& parts) {
-  mortise_device_info info{};
-  info.struct_size = sizeof info;
-  parts.device.value<&mortise_device_table::describe>("describe", mortise_status{MORTISE_INTERNAL}, &info);
-  return info;
+  mortise_device_info all{};
+  for (const ShardParts& shard : parts.shards()) {
+    mortise_device_info info{};
+    info.struct_size = sizeof info;
+    shard.device.value<&mortise_device_table::describe>("describe", mortise_status{MORTISE_INTERNAL}, &info);
+    info.num_threads += all.num_threads;
+    if (info.host_memory == 0) info.memory_bytes += all.memory_bytes;
+    all = info;
+  }
+  return all;
+}
+
+ModelCost cost_of(const Assembly& assembly, double num_ranks) {
+  ModelCost cost = model_cost(assembly.checkpoint(), assembly.dims(), kv_bytes_of(assembly));
+  cost.attention_width *= num_ranks;  // a rank's dims have its own heads
+  return cost;
 }
 
 std::shared_ptr<DeviceStepProbes> device_probes_of(const PipelineDescription& description, const ProductSizes& sizes) {
@@ -130,7 +143,8 @@ Subject::Subject(const SubjectChoice& choice, TraceFile* trace)
       device_probes_(device_probes_of(description(), choice.probe_sizes)),
       assembly_(description(), files_of(choice, description()), draft_opener_of(choice, description())),
       device_(describe_device(assembly_.parts())),
-      cost_(model_cost(assembly_.checkpoint(), assembly_.dims(), kv_bytes_of(assembly_))),
+      num_ranks_(static_cast<std::int32_t>(assembly_.parts().further_ranks.size()) + 1),
+      cost_(cost_of(assembly_, num_ranks_)),
       engine_(assembly_.parts(), assembly_.limits(), assembly_.model_info(), assembly_.tokenizer(),
               hooks_with(trace, description().name)) {}
 
@@ -143,6 +157,7 @@ std::string device_text(const mortise_device_info& info) {
 std::shared_ptr<LimitProbes> Subject::make_probes() const {
   const mortise_model_dims& dims = assembly_.dims();
   if (device_.host_memory == 0) {
+    if (device_probes_) device_probes_->count_ranks(num_ranks_);
     if (device_probes_ && (dims.dtype != MORTISE_BF16 || dims.weight_bits != 0)) device_probes_->leave_out_products();
     return device_probes_;
   }

@@ -54,6 +54,7 @@ class Subject {
   std::shared_ptr<DeviceStepProbes> device_probes_;  // null: the device uses host memory, or does not compute in bf16
   Assembly assembly_;
   mortise_device_info device_;
+  std::int32_t num_ranks_;
   ModelCost cost_;
   Engine engine_;
 };

@@ -106,6 +106,7 @@ std::string expected_words(const Json& property) {
   for (const auto& [key, text] : kLimits) {
     if (property.contains(key)) words += fmt::format(", {} {}", text, property.at(key).dump());
   }
+  if (property.value("uniqueItems", Json()) == true) words += ", each only once";
   return words;
 }
 

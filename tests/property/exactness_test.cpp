@@ -2,7 +2,7 @@
 // on another instruction set without prefix cache. MORTISE_PROPERTY_MIXES (default 200) and MORTISE_PROPERTY_SEED make
 // longer and other runs, MORTISE_PROPERTY_160M=1 runs a model of 160 million parameters in place of the small ones,
 // MORTISE_PROPERTY_DEVICE=cuda runs on a GPU: together as captured graphs, alone without. MORTISE_PROPERTY_GPUS=0,1
-// lists the GPUs of its ranks (default 0; one may come several times). A failure prints the seed of its mix.
+// lists the GPUs of its ranks (default 0). A failure prints the seed of its mix.
 // Covers: runtime/assembly/{assembly,part_set,proposer_set} runtime/execution/{model_stack,weight_reader}
 #include <fmt/format.h>
 #include <gtest/gtest.h>

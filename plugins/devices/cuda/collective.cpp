@@ -42,12 +42,12 @@ void enable_peer(int ordinal, int other) {
   check_cuda(status, kCreate);
 }
 
-GatherMailbox* make_mailbox(mortise_device& device) {
+RankMailbox* make_mailbox(mortise_device& device) {
   const cudaStream_t stream = native(&device, nullptr);
-  void* mailbox = allocate_for("the signals of the ranks", sizeof(GatherMailbox), kCreate, "");
-  check_cuda(cudaMemsetAsync(mailbox, 0, sizeof(GatherMailbox), stream), kCreate);
+  void* mailbox = allocate_for("the signals of the ranks", sizeof(RankMailbox), kCreate, "");
+  check_cuda(cudaMemsetAsync(mailbox, 0, sizeof(RankMailbox), stream), kCreate);
   check_cuda(cudaStreamSynchronize(stream), kCreate);
-  return static_cast<GatherMailbox*>(mailbox);
+  return static_cast<RankMailbox*>(mailbox);
 }
 
 int32_t num_ranks(mortise_device* device) {
@@ -104,6 +104,8 @@ mortise_status all_gather(mortise_communicator* communicator, mortise_stream* st
     check_columns(*x, columns, communicator->args.world);
     const Matrix rows = matrix_of(*x);
     if (rows.rows == 0 || rows.columns == 0) return;
+    if (reinterpret_cast<std::uintptr_t>(rows.data) % 16 != 0)
+      invalid(kWhere, "x must begin at a multiple of 16 bytes");
     RankGatherArgs args = communicator->args;
     args.x = rows.data;
     args.rows = rows.rows;
@@ -121,8 +123,8 @@ void abort(mortise_communicator* communicator) {
 
 GatherWatch::GatherWatch() {
   void* memory = nullptr;
-  check_cuda(cudaHostAlloc(&memory, sizeof(GatherState), cudaHostAllocPortable | cudaHostAllocMapped), kCreate);
-  state_ = new (memory) GatherState{};
+  check_cuda(cudaHostAlloc(&memory, sizeof(RankState), cudaHostAllocPortable | cudaHostAllocMapped), kCreate);
+  state_ = new (memory) RankState{};
 }
 
 GatherWatch::~GatherWatch() {

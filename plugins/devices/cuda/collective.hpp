@@ -19,13 +19,13 @@ class GatherWatch {
   GatherWatch(const GatherWatch&) = delete;
   GatherWatch& operator=(const GatherWatch&) = delete;
 
-  GatherState* state() const { return state_; }
+  RankState* state() const { return state_; }
   void abort() { state_->aborted = 1; }
   // Throws Failure if an exchange has failed: CANCELLED after abort(), UNAVAILABLE if a rank did not come.
   void check() const;
 
  private:
-  GatherState* state_ = nullptr;
+  RankState* state_ = nullptr;
 };
 
 extern const mortise_collective_table kCollective;

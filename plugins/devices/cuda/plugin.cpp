@@ -42,7 +42,7 @@ constexpr char kOptionsSchema[] = R"({
     "devices": {
       "title": "numbers of the GPUs that the model is cut for, one for each rank; no number of them changes a bit; null: one rank on `device`",
       "type": ["array", "null"], "items": {"type": "integer", "minimum": 0, "maximum": 1023},
-      "minItems": 1, "maxItems": 8, "default": null
+      "minItems": 1, "maxItems": 8, "uniqueItems": true, "default": null
     },
     "isa": {
       "title": "kernels; sm_80: those of compute capability 8, on any GPU; slower on a newer one, where they give the same bits; the variable MORTISE_CUDA_ISA overrides this option",
