@@ -87,6 +87,7 @@ PartSet::PartSet(const PipelineDescription& description, std::shared_ptr<const M
   open_scheduler();
   load_weights();
   activate(nullptr, {}, Placement::kInPlace);
+  tell_ranks();
   // waits for the hash of the files, so that no step shares the memory with the hashing
   files_id_ = id_of(*target().target()->files);
   numerics_id_ = make_numerics_id();
@@ -212,6 +213,15 @@ void PartSet::load_weights() const {
   }
   for (const std::exception_ptr& error : errors) {
     if (error) std::rethrow_exception(error);
+  }
+}
+
+void PartSet::tell_ranks() const {
+  if (world() == 1) return;
+  for (std::int32_t rank = 0; rank < world(); ++rank) {
+    const ModelStack& stack = *stacks_[static_cast<std::size_t>(rank)];
+    spdlog::info("{}: rank {} of {}: {:.2f} GiB of weights, {:.2f} GiB of KV cache", stack.parts().device.name, rank,
+                 world(), gib(stack.weight_bytes()), gib(stack.kv_bytes()));
   }
 }
 

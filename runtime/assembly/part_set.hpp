@@ -78,6 +78,7 @@ class PartSet {
   std::int32_t useful_blocks(std::uint64_t blocks) const;
   std::int32_t blocks_that_fill_device();
   std::uint64_t least_free_memory() const;
+  void tell_ranks() const;
   std::int32_t world() const { return static_cast<std::int32_t>(devices_.size()); }
   void bind_attention(const std::function<void()>& give_up);
   void open_scheduler();

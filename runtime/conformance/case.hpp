@@ -76,5 +76,6 @@ std::span<const Case> device_linear_cases();
 std::span<const Case> device_row_cases();
 std::span<const Case> device_logit_cases();
 std::span<const Case> device_state_cases();
+std::span<const Case> device_rank_cases();
 
 }  // namespace mortise::conformance

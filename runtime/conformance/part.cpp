@@ -25,7 +25,8 @@ Part::Part(const Component& component, PartSetup setup)
   args.device = setup_.device;
   args.device_table = setup_.device_table;
   args.model_config = {setup_.model_config.data(), setup_.model_config.size()};
-  args.world = 1;
+  args.rank = setup_.rank;
+  args.world = setup_.world;
   args.struct_size = setup_.create_size;
   GuardedPages pages(setup_.create_size);
   std::memcpy(pages.data(), &args, std::min<std::size_t>(setup_.create_size, sizeof args));

@@ -34,6 +34,7 @@ struct PartSetup {
   mortise_device* device = nullptr;
   const mortise_device_table* device_table = nullptr;
   std::string model_config = {};
+  std::int32_t rank = 0, world = 1;
 };
 
 // The result of one call. A value.

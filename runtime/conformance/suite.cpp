@@ -106,7 +106,7 @@ std::span<const Case> all_cases() {
     for (const auto some : {file_cases(), module_cases(), option_cases(), life_cases(), behaviour_cases(),
                             scheduler_cases(), proposer_cases(), runner_cases(), attention_output_cases(),
                             attention_cases(), model_load_cases(), model_cases(), device_cases(), device_linear_cases(),
-                            device_row_cases(), device_logit_cases(), device_state_cases()}) {
+                            device_row_cases(), device_logit_cases(), device_state_cases(), device_rank_cases()}) {
       cases.insert(cases.end(), some.begin(), some.end());
     }
     return cases;
