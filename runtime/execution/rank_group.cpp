@@ -1,5 +1,7 @@
 #include "execution/rank_group.hpp"
 
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
@@ -36,8 +38,15 @@ struct RankGroup::Job {
   std::vector<std::int32_t> order;         // ranks that threw, the first one first
 };
 
-// The thread of one rank. Waits for the next job by `turn`, which a job increments.
+// The thread of one rank. Waits for the next job by `turn`, which a job increments. The destructor joins it.
 struct RankGroup::Thread {
+  ~Thread() {
+    stop.store(true, std::memory_order_release);
+    turn.fetch_add(1, std::memory_order_release);
+    turn.notify_one();
+    if (thread.joinable()) thread.join();
+  }
+
   std::atomic<std::uint32_t> turn{0};
   std::atomic<bool> stop{false};
   std::shared_ptr<Job> job;  // written before `turn` changes
@@ -52,6 +61,16 @@ RankGroup::RankGroup(std::vector<DevicePart> devices, std::chrono::milliseconds 
       "get_ext", static_cast<const void*>(nullptr), MORTISE_EXT_COLLECTIVE));
   if (table_ == nullptr) fail("{}: cannot exchange rows between {} devices", first.name, world());
   connect();
+  try {
+    start_threads();
+  } catch (...) {  // the system has no more threads
+    threads_.clear();
+    disconnect();
+    throw;
+  }
+}
+
+void RankGroup::start_threads() {
   for (std::int32_t rank = 1; rank < world(); ++rank) {
     threads_.push_back(std::make_unique<Thread>());
     Thread& thread = *threads_.back();
@@ -74,12 +93,7 @@ RankGroup::~RankGroup() {
     }
     return;
   }
-  for (const std::unique_ptr<Thread>& thread : threads_) {
-    thread->stop.store(true, std::memory_order_release);
-    thread->turn.fetch_add(1, std::memory_order_release);
-    thread->turn.notify_one();
-    thread->thread.join();
-  }
+  threads_.clear();
   disconnect();
 }
 
@@ -98,6 +112,18 @@ void RankGroup::disconnect() {
                             [&] { return table_->destroy(communicators_[rank]), 0; });
   }
   communicators_.clear();
+}
+
+// After an error. If a device has failed, it is not called again, and the ranks stay apart.
+void RankGroup::connect_anew() {
+  disconnect();
+  if (std::ranges::any_of(devices_, [](const DevicePart& device) { return device.health->failed(); })) return;
+  try {
+    connect();
+  } catch (const PartError& error) {
+    communicators_.clear();
+    spdlog::error("{}: the ranks cannot be connected again: {}", devices_.front().name, error.what());
+  }
 }
 
 mortise_communicator* RankGroup::communicator(std::int32_t rank) const {
@@ -144,6 +170,7 @@ void RankGroup::wait_for_all(const std::shared_ptr<Job>& job) {
 void RankGroup::run(Body body) {
   if (hung_) fail("{}: a rank hangs, so no step can run", devices_.front().name);
   if (world() == 1) return body(0);
+  if (communicators_.empty()) fail("{}: a rank has failed, so no step can run", devices_.front().name);
   const auto job = std::make_shared<Job>();
   job->body = std::move(body);
   job->abort = [table = table_, communicators = communicators_](std::int32_t rank) {
@@ -160,8 +187,7 @@ void RankGroup::run(Body body) {
   wait_for_all(job);
   job->body = {};  // its owner may be what it keeps alive, and must not be destroyed on the thread of a rank
   if (job->order.empty()) return;
-  disconnect();
-  connect();
+  connect_anew();
   const auto cause = std::ranges::find_if(
       job->order, [&](std::int32_t rank) { return !is_consequence(job->errors[static_cast<std::size_t>(rank)]); });
   std::rethrow_exception(

@@ -44,8 +44,10 @@ class RankGroup {
   struct Job;
   struct Thread;
 
+  void start_threads();
   void connect();
   void disconnect();
+  void connect_anew();
   static void run_one(const std::shared_ptr<Job>& job, std::int32_t rank);
   void wait_for_all(const std::shared_ptr<Job>& job);
 

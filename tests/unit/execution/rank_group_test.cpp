@@ -91,6 +91,24 @@ TEST_F(RankGroupTest, AnErrorOfOneRankEndsAllAndConnectsThemAnew) {
   EXPECT_EQ(count, 3);
 }
 
+TEST_F(RankGroupTest, ADeviceThatHasFailedIsNotConnectedAgain) {
+  std::vector<DevicePart> list = devices(2);
+  const DevicePart broken = list[1];
+  RankGroup ranks(std::move(list));
+  EXPECT_THAT(
+      [&] {
+        ranks.run([&](std::int32_t rank) {
+          if (rank == 1) broken.health->fail("it broke");
+          throw error_of(rank == 1 ? MORTISE_INTERNAL : MORTISE_CANCELLED, rank == 1 ? "it broke" : "the other one");
+        });
+      },
+      testing::ThrowsMessage<PartError>(HasSubstr("it broke")));
+  EXPECT_EQ(worlds_[0]->num_connections, 0);
+  EXPECT_EQ(worlds_[1]->num_connections, 1);  // it is not called to give it back either
+  EXPECT_THAT([&] { ranks.run([](std::int32_t) {}); },
+              testing::ThrowsMessage<Error>(HasSubstr("a rank has failed, so no step can run")));
+}
+
 TEST_F(RankGroupTest, ARankThatDoesNotComeBackIsNamedAndItsDeviceHasFailed) {
   std::vector<DevicePart> list = devices(2);
   const std::shared_ptr<PartHealth> health = list[1].health;
