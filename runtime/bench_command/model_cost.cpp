@@ -1,7 +1,6 @@
 #include "bench_command/model_cost.hpp"
 
 #include <algorithm>
-#include <initializer_list>
 #include <string>
 #include <string_view>
 
@@ -34,14 +33,6 @@ struct Matrix {
   }
 };
 
-bool ends_with_any(std::string_view name, std::initializer_list<std::string_view> ends) {
-  return std::any_of(ends.begin(), ends.end(), [&](std::string_view end) { return name.ends_with(end); });
-}
-
-bool is_embedding(std::string_view name) {
-  return ends_with_any(name, {"embed_tokens.weight", "embed_positions.weight", "wte.weight", "wpe.weight"});
-}
-
 // Reads the matrices of a checkpoint and the bytes that each costs to read. Used by one thread.
 class Reader {
  public:
@@ -57,15 +48,23 @@ class Reader {
     for (const std::string_view values : {".qweight", ".weight_packed", ".weight"}) {
       if (!tensor.ends_with(values)) continue;
       const std::string name = tensor.substr(0, tensor.size() - values.size()) + ".weight";
-      // A model may take all matrices of a quantised GGUF file as floats (weights = "float").
-      const auto integers = dims_.weight_bits == 0 ? std::nullopt : checkpoint_.find_quantized(name);
-      if (integers) {
-        return Matrix{integers->rows(), integers->columns(), {integers->bits(), integers->group_size()}};
-      }
+      if (const auto integers = integers_of(name)) return integers;
       if (view.shape.size() != 2) return std::nullopt;
       return Matrix{view.shape[0], view.shape[1], name == kHead ? head_format() : body_format()};
     }
     return std::nullopt;
+  }
+
+  // Returns the quantised matrix `P.weight` of the checkpoint; nullopt if there is none. A model may take all matrices
+  // of a quantised GGUF file as floats (weights = "float").
+  std::optional<Matrix> integers_of(const std::string& name) const {
+    const auto found = dims_.weight_bits == 0 ? std::nullopt : checkpoint_.find_quantized(name);
+    if (!found) return std::nullopt;
+    double group_bytes = kGroupBytes;
+    if (const auto& block32 = found->block32()) {
+      group_bytes = static_cast<double>(block32->factor_bytes() * (block32->has_minima ? 2 : 1));
+    }
+    return Matrix{found->rows(), found->columns(), {found->bits(), found->group_size(), group_bytes}};
   }
 
   Matrix tied_head() const { return {dims_.vocab_size, dims_.hidden_size, head_format()}; }
@@ -95,8 +94,14 @@ ModelCost model_cost(const Checkpoint& checkpoint, const mortise_model_dims& dim
   const Reader reader(checkpoint, dims);
   ModelCost cost;
   Matrix head = reader.tied_head();
+  const bool has_head = checkpoint.find(kHead) != nullptr;
   for (const auto& [name, view] : checkpoint.tensors()) {
-    if (is_embedding(name)) continue;
+    if (Checkpoint::is_embedding(name)) {
+      // A quantised embedding that is the head, too, is kept as such beside its floats.
+      const auto integers = has_head ? std::nullopt : reader.integers_of(name);
+      if (integers && integers->rows == dims.vocab_size) head = *integers;
+      continue;
+    }
     const auto matrix = reader.matrix_of(name, view);
     if (!matrix) continue;
     if (name.starts_with("lm_head.")) {

@@ -161,11 +161,12 @@ std::shared_ptr<LimitProbes> Subject::make_probes() const {
     if (device_probes_ && (dims.dtype != MORTISE_BF16 || dims.weight_bits != 0)) device_probes_->leave_out_products();
     return device_probes_;
   }
-  const bool integers = dims.weight_bits != 0 && weight_class(dims) == MORTISE_I8;
+  const std::int32_t weights = weight_class(dims);
+  const bool integers = dims.weight_bits != 0 && (weights == MORTISE_I8 || weights == MORTISE_I8_BLOCK32);
   // As many bytes as a step reads, so that a model that fits a cache is compared with the cache.
   return std::make_shared<ProcessorProbes>(
       static_cast<std::size_t>(cost_.weight_bytes), static_cast<std::size_t>(std::max(device_.num_threads, 1)),
-      unit_of_isa(device_.isa, integers ? MORTISE_I8 : dims.dtype, assembly_.numerics_id()));
+      unit_of_isa(device_.isa, integers ? weights : dims.dtype, assembly_.numerics_id()));
 }
 
 std::optional<Unit> unit_of_isa(std::string_view isa, std::int32_t dtype, std::string_view numerics_id) {
@@ -173,11 +174,12 @@ std::optional<Unit> unit_of_isa(std::string_view isa, std::int32_t dtype, std::s
     const auto& units = available_units();
     return std::find(units.begin(), units.end(), unit) != units.end() ? std::optional(unit) : std::nullopt;
   };
-  const bool integers = dtype == MORTISE_I8;
+  const bool integers = dtype == MORTISE_I8 || dtype == MORTISE_I8_BLOCK32;
   const bool pairs = dtype == MORTISE_BF16 && numerics_id.starts_with("cpu-bf16-pairs/");
   if (pairs && (isa == "amx" || isa == "avx512") && available(Unit::kAvx512Bf16)) return Unit::kAvx512Bf16;
   if (isa == "amx" && dtype == MORTISE_BF16 && !pairs) return available(Unit::kAmxBf16);
-  if (isa == "amx" && integers) return available(Unit::kAmxInt8);
+  // Tiles of AMX would give up their sums after each 32 columns, so blocks of 32 do without.
+  if (isa == "amx" && dtype == MORTISE_I8) return available(Unit::kAmxInt8);
   // AMX tiles have no f32 and do not add in pairs.
   if (isa == "amx" || isa == "avx512") return available(integers ? Unit::kAvx512Int8 : Unit::kAvx512Fma);
   if (isa == "avx2") return available(integers ? Unit::kAvx2Int8 : Unit::kAvx2Fma);

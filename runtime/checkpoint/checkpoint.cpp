@@ -126,16 +126,11 @@ std::string_view gguf_dtype(const TensorMap& tensors) {
   return blocks ? "bfloat16" : prevailing_dtype(tensors);
 }
 
-// Models look rows of these up, which must be floats.
-bool is_embedding(std::string_view name) {
-  return name.ends_with("embed_tokens.weight") || name.ends_with(".wte.weight") || name.ends_with(".wpe.weight");
-}
-
 // The integers of most bytes of those matrices that are kept as integers; nullopt: there are none.
 std::optional<GgufIntegers> prevailing_integers(const TensorMap& tensors) {
   std::map<GgufType, std::size_t> bytes;
   for (const auto& [name, view] : tensors) {
-    if (view.shape.size() == 2 && !is_embedding(name) && kept_integers(view.gguf->type))
+    if (view.shape.size() == 2 && !Checkpoint::is_embedding(name) && kept_integers(view.gguf->type))
       bytes[view.gguf->type] += view.bytes.size();
   }
   if (bytes.empty()) return std::nullopt;
@@ -148,6 +143,11 @@ std::optional<GgufIntegers> prevailing_integers(const TensorMap& tensors) {
 bool Checkpoint::is_gguf(const fs::path& path) {
   std::error_code ignored;
   return !fs::is_directory(path, ignored) && (path.extension() == ".gguf" || GgufFile::is_one(path));
+}
+
+bool Checkpoint::is_embedding(std::string_view name) {
+  constexpr std::string_view kEnds[] = {"embed_tokens.weight", "embed_positions.weight", "wte.weight", "wpe.weight"};
+  return std::ranges::any_of(kEnds, [&](std::string_view end) { return name.ends_with(end); });
 }
 
 Checkpoint Checkpoint::open(const fs::path& path) {

@@ -32,6 +32,9 @@ class Checkpoint {
   // Whether `path` is meant as a GGUF file: its name ends with .gguf, or it begins as such a file does.
   static bool is_gguf(const std::filesystem::path& path);
 
+  // Whether the tensor is an embedding, of tokens or positions: models look its rows up, which must be floats.
+  static bool is_embedding(std::string_view name);
+
   // Makes a model with made-up weights, for benchmarks. `tensors` are in memory that `owner` keeps; `name` replaces the
   // folder in messages, and is the model's name.
   static Checkpoint from_memory(const std::string& name, ModelConfig config, TensorMap tensors,

@@ -210,11 +210,12 @@ std::optional<QuantizationConfig> normalise_quantization(json& config, const std
 
 QuantizationConfig gguf_quantization(json& config, int bits, std::int64_t group_size) {
   config["quantization_config"] = {
-      {"quant_method", "gguf"}, {"bits", bits}, {"group_size", group_size}, {"type", "int"}};
+      {"quant_method", "gguf"}, {"bits", bits}, {"group_size", group_size}, {"type", "int-block32"}};
   QuantizationConfig out;
   out.layout = QuantizedLayout::kGguf;
   out.bits = bits;
   out.group_size = group_size;
+  out.type = QuantizedType::kBlock32;
   return out;
 }
 

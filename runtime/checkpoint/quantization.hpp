@@ -6,7 +6,9 @@
 //                        mxfp4-pack-quantized, E2M1 with one E8M0 scale for 32 columns
 //   fp8                  E4M3, per tensor, or in blocks of 128 x 128 (weight_block_size)
 // quant_method mxfp4 (gpt-oss) is refused: its tensors exist for mixtures of experts alone.
-//   gguf                 of GGUF files alone: the types that kept_integers() knows (gguf/types.hpp)
+//   gguf                 of GGUF files alone: the types that kept_integers() knows (gguf/types.hpp), whose products
+//   have
+//                        an activation scale for each 32 columns
 // The rounding of activations is not taken from the checkpoint (docs/numerics.md, "Quantised linear", "Linear with FP8
 // weights" and "Linear with MXFP4 weights"), nor are scales for activations.
 #pragma once
@@ -20,7 +22,8 @@ namespace mortise {
 
 enum class QuantizedLayout : std::uint8_t { kGptq, kAwq, kCompressedTensors, kFp8, kGguf };
 
-enum class QuantizedType : std::uint8_t { kInteger, kE4m3, kE2m1 };
+// kBlock32: integers whose activations have a scale for each 32 columns.
+enum class QuantizedType : std::uint8_t { kInteger, kE4m3, kE2m1, kBlock32 };
 
 struct QuantizationConfig {
   QuantizedLayout layout = QuantizedLayout::kGptq;
@@ -31,11 +34,12 @@ struct QuantizationConfig {
 };
 
 // Reads and normalises config["quantization_config"] (formerly compression_config). Plugins see {"quant_method",
-// "bits", "group_size"}, with group_size 0 for rows, and for E4M3 also {"type": "fp8"}, for MXFP4 {"type": "mxfp4"}.
+// "bits", "group_size"}, with group_size 0 for rows, and for E4M3 also {"type": "fp8"}, for MXFP4 {"type": "mxfp4"},
+// for kBlock32 {"type": "int-block32"}.
 // nullopt: not quantised. Throws an Error that lists the supported formats for anything else.
 std::optional<QuantizationConfig> normalise_quantization(nlohmann::json& config, const std::string& where);
 
-// Describes a GGUF file whose matrices are mostly such integers, and writes config["quantization_config"].
+// Describes a GGUF file whose matrices are mostly such integers (kBlock32), and writes config["quantization_config"].
 QuantizationConfig gguf_quantization(nlohmann::json& config, int bits, std::int64_t group_size);
 
 }  // namespace mortise

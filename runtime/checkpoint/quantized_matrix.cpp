@@ -207,13 +207,14 @@ class QuantizedMatrix::Finder {
     return out;
   }
 
-  // The types that are not kept as integers are read as floats.
+  // Floats are read as such.
   std::optional<QuantizedMatrix> gguf() const {
     const TensorView* weight = optional(".weight");
     if (weight == nullptr || !weight->gguf || weight->shape.size() != 2) return std::nullopt;
     const auto integers = kept_integers(weight->gguf->type);
     if (!integers) return std::nullopt;
     QuantizedMatrix out;
+    out.type_ = QuantizedType::kBlock32;
     out.bits_ = integers->bits;
     out.values_ = weight;
     out.gguf_ = *integers;
@@ -467,22 +468,21 @@ float QuantizedMatrix::scale(std::int64_t n, std::int64_t g) const {
   return float_element(*scales_, n / scale_rows_ * scale_row_stride_ + g * scale_group_stride_);
 }
 
-// A row is a sequence of blocks, each with the scale of its columns.
-void QuantizedMatrix::read_gguf(std::int64_t n0, std::int64_t n1, std::uint8_t* values, float* scales,
-                                std::uint8_t* zeros) const {
+// A row is a sequence of blocks, each with the factors of its groups.
+void QuantizedMatrix::read_gguf(std::int64_t n0, std::int64_t n1, std::uint8_t* values, float* scales) const {
   const GgufStorage& storage = *values_->gguf;
   const std::size_t row_bytes = values_->bytes.size() / static_cast<std::size_t>(n_);
-  for (std::int64_t n = n0; n < n1; ++n, values += k_, scales += groups()) {
+  const std::size_t row_factors = gguf_->factors(static_cast<std::size_t>(k_));
+  for (std::int64_t n = n0; n < n1; ++n, values += k_, scales += row_factors) {
     const auto row = static_cast<std::size_t>(storage.stored_row(n, n_));
     read_gguf_integers(storage.type, values_->bytes.subspan(row * row_bytes, row_bytes), values, scales);
   }
-  std::fill_n(zeros, (n1 - n0) * groups(), gguf_->zero);
 }
 
 void QuantizedMatrix::read(std::int64_t n0, std::int64_t n1, std::uint8_t* values, float* scales,
                            std::uint8_t* zeros) const {
   if (gguf_) {
-    read_gguf(n0, n1, values, scales, zeros);
+    read_gguf(n0, n1, values, scales);
     return;
   }
   read_values(n0, n1, values);

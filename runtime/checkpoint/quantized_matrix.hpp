@@ -3,6 +3,7 @@
 //   w[n, order[j]] = scale[n, g] * (value[n, j] - zero[n, g]),  g = j / group_size
 //   w[n, j]        = scale[n, g] * value[n, j]                  for E4M3 and E2M1, which have no zero points and no
 //   order
+//   w[n, j]        = scale[n, g] * (value[n, j] - zero) + minimum[n, g]   for kBlock32, which has no order
 // The tensors of "P.weight" with their shapes, by format. A word of 32 bits holds W = 32 / bits values, lowest bits
 // first:
 //   gptq        P.qweight i32 [K/W, N], word = W neighbouring k; P.qzeros i32 [groups, N/W], word = W neighbouring n;
@@ -20,7 +21,7 @@
 //               ceil(K/128)] (block)
 //   compressed-tensors, MXFP4   P.weight_packed u8 [N, K/2], a byte = two neighbouring k in E2M1, lowest bits first;
 //               P.weight_scale u8 [N, K/32], E8M0: 2^(byte - 127), 255: NaN
-//   gguf        P.weight, blocks of a type that kept_integers() knows (gguf/types.hpp), each with its scale
+//   gguf        P.weight, blocks of a type that kept_integers() knows (gguf/types.hpp), as kBlock32
 // Checked against excerpts of public code: packing and unpacking in QuantLinear (gptq; its zero points wrap around),
 // pack_awq and unpack_awq, compressed-tensors' PackedQuantizationCompressor and MXFP4PackedCompressor, and vLLM's
 // CompressedTensorsW4A16Mxfp4. Not checked against vLLM's other loaders, nor against a released checkpoint.
@@ -53,9 +54,11 @@ class QuantizedMatrix {
   std::int64_t group_size() const { return group_size_; }            // columns() if a row is one group
   const std::vector<std::int32_t>& order() const { return order_; }  // empty: 0, 1, 2, ..
 
-  // Reads rows [n0, n1): values [n1 - n0, K], scales and zeros [n1 - n0, groups]. E4M3 and E2M1 leave zeros as they
-  // are.
-  // Thread-safe.
+  // Set for kBlock32 only: its zero point, whether groups have minima, and whether f16 has all scales and minima.
+  const std::optional<GgufIntegers>& block32() const { return gguf_; }
+
+  // Reads rows [n0, n1): values [n1 - n0, K], scales and zeros [n1 - n0, groups]. E4M3, E2M1 and kBlock32 leave zeros
+  // as they are. With minima, scales [n1 - n0, groups, 2] are pairs of a scale and a minimum. Thread-safe.
   void read(std::int64_t n0, std::int64_t n1, std::uint8_t* values, float* scales, std::uint8_t* zeros) const;
 
  private:
@@ -70,7 +73,7 @@ class QuantizedMatrix {
 
   std::int64_t groups() const { return (k_ + group_size_ - 1) / group_size_; }
   void read_values(std::int64_t n0, std::int64_t n1, std::uint8_t* values) const;
-  void read_gguf(std::int64_t n0, std::int64_t n1, std::uint8_t* values, float* scales, std::uint8_t* zeros) const;
+  void read_gguf(std::int64_t n0, std::int64_t n1, std::uint8_t* values, float* scales) const;
   std::uint8_t zero(std::int64_t n, std::int64_t g) const;
   float scale(std::int64_t n, std::int64_t g) const;
   std::uint8_t in_word(const TensorView& tensor, std::int64_t word, std::int64_t index) const;

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <cstring>
 #include <new>
 #include <set>
 #include <string_view>
@@ -40,6 +42,8 @@ std::int32_t abi_type(QuantizedType type) {
       return MORTISE_F8_E4M3;
     case QuantizedType::kE2m1:
       return MORTISE_F4_E2M1;
+    case QuantizedType::kBlock32:
+      return MORTISE_I8_BLOCK32;
     case QuantizedType::kInteger:
       break;
   }
@@ -61,23 +65,21 @@ std::uint64_t num_floats(const TensorView& view) {
   return is_float ? view.bytes.size() / dtype_size(view.dtype) : 0;
 }
 
+// The bytes of a matrix whose blocks are kept as integers.
+std::uint64_t kept_bytes(const GgufIntegers& integers, std::uint64_t count) {
+  return count * static_cast<std::uint64_t>(integers.bits) / 8 + integers.factors(count) * integers.factor_bytes();
+}
+
 // Returns the bytes of a tensor once it is prepared. Integer tensors keep their size. The layers' matrices may become
-// integers. Tensors with a row per token, such as the embedding, keep their type, and of a quantised GGUF file the
-// blocks that are not kept as integers become floats.
+// integers. Tensors with a row per token, such as the embedding, keep their type.
 std::uint64_t prepared_bytes(const TensorView& view, const mortise_model_dims& dims) {
   const std::uint64_t element_bytes = dims.dtype == MORTISE_BF16 ? 2 : 4;
   const std::uint64_t count = num_floats(view);
   if (count == 0) return view.dtype == Dtype::kOther ? 0 : view.bytes.size();
   const bool layer = view.shape.size() == 2 && view.shape[0] != dims.vocab_size;
   if (dims.weight_bits == 0 || !layer) return count * element_bytes;
-  auto bits = static_cast<std::uint64_t>(dims.weight_bits);
+  const auto bits = static_cast<std::uint64_t>(dims.weight_bits);
   auto group = static_cast<std::uint64_t>(dims.weight_group_size);
-  if (view.gguf && view.gguf->type != GgufType::kF32) {
-    const auto integers = kept_integers(view.gguf->type);
-    if (view.dtype == Dtype::kOther && !integers) return count * element_bytes;
-    if (integers)
-      bits = static_cast<std::uint64_t>(integers->bits), group = static_cast<std::uint64_t>(integers->group_size);
-  }
   // An exponent; a scale and, with 4 bits, a minimum in f16; a scale and a zero point.
   const std::uint64_t group_bytes = dims.weight_type == MORTISE_F4_E2M1      ? 1
                                     : dims.weight_type == MORTISE_I8_BLOCK32 ? (dims.weight_bits == 4 ? 4 : 2)
@@ -85,6 +87,16 @@ std::uint64_t prepared_bytes(const TensorView& view, const mortise_model_dims& d
   const auto rows = static_cast<std::uint64_t>(view.shape[0]), columns = static_cast<std::uint64_t>(view.shape[1]);
   if (group == 0) group = columns;
   return count * bits / 8 + rows * ((columns + group - 1) / group) * group_bytes;
+}
+
+// The same for a tensor of a GGUF file. An embedding becomes floats; one that is the head, too, is also kept.
+std::uint64_t prepared_bytes(const std::string& name, const TensorView& view, const mortise_model_dims& dims,
+                             bool has_head) {
+  const std::uint64_t count = num_floats(view), floats = count * (dims.dtype == MORTISE_BF16 ? 2 : 4);
+  const auto integers = dims.weight_bits != 0 && view.shape.size() == 2 ? kept_integers(view.gguf->type) : std::nullopt;
+  if (!integers) return floats;
+  const bool embedding = Checkpoint::is_embedding(name), also_head = view.shape[0] == dims.vocab_size && !has_head;
+  return (embedding ? floats : 0) + (!embedding || also_head ? kept_bytes(*integers, count) : 0);
 }
 
 }  // namespace
@@ -142,10 +154,19 @@ mortise_status WeightReader::get_quantized(void* context, mortise_string_view na
     result.bits = kept.bits();
     result.group_size = static_cast<std::int32_t>(kept.group_size());
     result.value_type = abi_type(kept.type());
+    if (const auto& block32 = kept.block32()) {
+      result.flags = (block32->has_minima ? MORTISE_QUANTIZED_MINIMA : 0u) |
+                     (block32->half_factors ? MORTISE_QUANTIZED_F16_SCALES : 0u);
+      result.zero = block32->zero;
+    }
     result.order = kept.order().empty() ? nullptr : kept.order().data();
     result.context = const_cast<QuantizedMatrix*>(&kept);
     result.read = read_quantized_rows;
-    *matrix = result;
+    // A plugin of ABI 0.5 has no value_type, and would take every value for a plain integer. GGUF files have floats,
+    // too.
+    if (matrix->struct_size < sizeof result && result.value_type != 0) return MORTISE_NOT_FOUND;
+    result.struct_size = std::min(matrix->struct_size, result.struct_size);
+    std::memcpy(matrix, &result, result.struct_size);
     return MORTISE_OK;
   } catch (const std::exception& e) {
     error->code = MORTISE_DATA_LOSS;
@@ -197,7 +218,12 @@ mortise_weight_reader WeightReader::abi() {
 
 std::uint64_t prepared_bytes(const Checkpoint& checkpoint, const mortise_model_dims& dims) {
   std::uint64_t bytes = 0;
-  for (const auto& [name, view] : checkpoint.tensors()) bytes += prepared_bytes(view, dims);
+  const bool has_head = checkpoint.find("lm_head.weight") != nullptr;
+  for (const auto& [name, view] : checkpoint.tensors()) {
+    // Without integers in its layers, a GGUF file may become integers like any other checkpoint.
+    const bool keeps_blocks = view.gguf && checkpoint.config().quantization;
+    bytes += keeps_blocks ? prepared_bytes(name, view, dims, has_head) : prepared_bytes(view, dims);
+  }
   return bytes;
 }
 

@@ -4,7 +4,7 @@ import json
 import pathlib
 import struct
 
-TYPES = {"F32": 0, "F16": 1, "Q4_0": 2, "Q4_1": 3, "Q8_0": 8, "Q6_K": 14, "BF16": 30}
+TYPES = {"F32": 0, "F16": 1, "Q4_0": 2, "Q4_1": 3, "Q5_1": 7, "Q8_0": 8, "Q6_K": 14, "BF16": 30}
 NAMES = {"input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm", "self_attn.q_proj": "attn_q",
          "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
          "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down"}
@@ -95,6 +95,16 @@ def q4_1(block):
     return half(scale) + half(least) + bytes(values[i] | values[i + 16] << 4 for i in range(16))
 
 
+def q5_1(block):
+    least = min(block)
+    scale = (max(block) - least) / 31
+    inverse = 1 / scale if scale else 0
+    values = [min(31, int((value - least) * inverse + 0.5)) for value in block]
+    high = sum((value >> 4) << i for i, value in enumerate(values))
+    return (half(scale) + half(least) + struct.pack("<I", high)
+            + bytes(values[i] & 15 | (values[i + 16] & 15) << 4 for i in range(16)))
+
+
 def encode(kind, bf16):
     """The bytes of a tensor in bf16 as another type."""
     if kind == "BF16":
@@ -104,7 +114,7 @@ def encode(kind, bf16):
         return struct.pack(f"<{len(values)}f", *values)
     if kind == "F16":
         return struct.pack(f"<{len(values)}e", *values)
-    block = {"Q8_0": q8_0, "Q4_0": q4_0, "Q4_1": q4_1}[kind]
+    block = {"Q8_0": q8_0, "Q4_0": q4_0, "Q4_1": q4_1, "Q5_1": q5_1}[kind]
     return b"".join(block(values[i:i + 32]) for i in range(0, len(values), 32))
 
 

@@ -1,5 +1,6 @@
 """GGUF files wherever a checkpoint is taken. The demo models written as GGUF must give what their folders give, to the bit."""
 import json
+import re
 import struct
 
 import pytest
@@ -21,7 +22,7 @@ def files(tmp_path_factory):
     demo.write(folder / "demo.gguf")
     gguf_files.split(demo, folder, "parts", 3)
     gguf_files.of_llama(DRAFT).write(folder / "draft.gguf")
-    for kind in ("Q8_0", "Q4_0", "Q4_1", "F16"):
+    for kind in ("Q8_0", "Q4_0", "Q4_1", "Q5_1", "F16"):
         gguf_files.of_llama(DRAFT, kind).write(folder / f"draft-{kind}.gguf")
     return folder
 
@@ -118,16 +119,29 @@ def test_integers_of_the_file_are_kept_or_read_as_floats(files, script):
     def pipeline(name, options=""):
         return script(f"""return pipeline {{ device = cpu {{}}, model = llama {{ path = "{files}/{name}"{options} }},
             attention = paged {{}}, scheduler = fcfs {{}} }}""", f"{name}{len(options)}.lua")
-    kept, log = answer(pipeline("draft-Q8_0.gguf"))
-    floats, float_log = answer(pipeline("draft-Q8_0.gguf", ', weights = "float"'))
-    assert "weights of Q8_0 are computed as bf16" in float_log
-    assert kept["system_fingerprint"] != floats["system_fingerprint"]
-    bits_of_4, _ = answer(pipeline("draft-Q4_0.gguf"))
-    assert kept["text"] != "" and bits_of_4["text"] != ""
-    _, q4_1_log = answer(pipeline("draft-Q4_1.gguf"))
-    assert "weights of Q4_1 are computed as bf16: " in q4_1_log and "MiB in the file" in q4_1_log
+    def mebibytes(log):
+        return float(re.search(r"are computed as bf16: ([0-9.]+) MiB in memory", log)[1])
+    for kind in ("Q8_0", "Q4_0", "Q4_1", "Q5_1"):
+        kept, log = answer(pipeline(f"draft-{kind}.gguf"))
+        floats, float_log = answer(pipeline(f"draft-{kind}.gguf", ', weights = "float"'))
+        assert f"weights of {kind} are computed as bf16" in float_log and "MiB in the file" in float_log
+        assert mebibytes(log) < mebibytes(float_log)  # the embedding alone
+        assert kept["system_fingerprint"] != floats["system_fingerprint"]
+        # The weights are the same numbers; only activations are rounded.
+        first, other = (float(next(iter(run["logprobs"]["content"]))["logprob"]) for run in (kept, floats))
+        assert abs(first - other) < 0.1
     refused = error_of("check", pipeline("draft-Q8_0.gguf", ', weights = "int4"'))
     assert 'set it to "float"' in refused
+
+
+@pytest.mark.parametrize("kind, bits", [("Q8_0", 8), ("Q4_1", 4)])
+def test_integers_have_a_class_of_their_own_on_every_instruction_set(files, tmp_path, jsonl, kind, bits):
+    model, log = files / f"draft-{kind}.gguf", tmp_path / "requests.log"
+    line = {"custom_id": "1", "url": "/v1/completions", "body": {"prompt": PROMPT, "max_tokens": 8, "temperature": 0, "logprobs": 1}}
+    process, _ = jsonl("batch", [line], model, "--overwrite", "--record", log, env={"MORTISE_ISA": "portable"})
+    assert process.returncode == 0, process.stderr
+    assert f" with cpu-int8-block32/1, int{bits}-block32; " in json.loads(log.read_text().splitlines()[0])["numerics_id"]
+    assert run_mortise("replay", log, model).returncode == 0
 
 
 def test_a_changed_weight_changes_the_fingerprint(files, tmp_path):

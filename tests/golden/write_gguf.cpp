@@ -192,6 +192,21 @@ GgufWriter& GgufWriter::tensor(const std::string& name, std::uint32_t type, cons
   return *this;
 }
 
+GgufWriter& GgufWriter::retype(const std::string& which, std::uint32_t type, std::int64_t elements,
+                               std::size_t block_bytes) {
+  for (Tensor& tensor : tensors_) {
+    if (tensor.name.find(which) == tensor.name.npos || tensor.shape.size() != 2 || tensor.shape[1] % elements != 0) {
+      continue;
+    }
+    tensor.type = type;
+    tensor.bytes.resize(static_cast<std::size_t>(tensor.shape[0] * tensor.shape[1] / elements) * block_bytes);
+    for (std::size_t i = 0; i < tensor.bytes.size(); ++i) {
+      tensor.bytes[i] = static_cast<char>(i * i % 0x3b + i / block_bytes % 2);  // a half below 0x3c00 is finite
+    }
+  }
+  return *this;
+}
+
 GgufWriter& GgufWriter::alignment(std::uint64_t value) {
   alignment_ = value;
   return *this;

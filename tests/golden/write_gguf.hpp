@@ -25,6 +25,9 @@ class GgufWriter {
   // `shape`: rows first; `type`: the number of the format.
   GgufWriter& tensor(const std::string& name, std::uint32_t type, const std::vector<std::int64_t>& shape,
                      const std::string& bytes);
+  // Makes each matrix with `which` in its name one of another type, whose blocks of `elements` numbers have
+  // `block_bytes` bytes; halves in them are finite. A matrix whose rows are no whole blocks stays as it is.
+  GgufWriter& retype(const std::string& which, std::uint32_t type, std::int64_t elements, std::size_t block_bytes);
   // Tensors from here on begin at a multiple of this. The key general.alignment is the caller's.
   GgufWriter& alignment(std::uint64_t value);
 

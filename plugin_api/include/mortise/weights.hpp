@@ -41,7 +41,7 @@ struct WeightFormat {
   int32_t value_type = 0;
   bool as_float = false;
 
-  // Whether the head is stored in dtype; a tied embedding is then the head, too.
+  // Whether the head is stored in dtype, if the checkpoint has it in floats.
   bool head_in_dtype() const { return bits == 0 || value_type == MORTISE_F4_E2M1; }
 };
 
@@ -87,6 +87,9 @@ class WeightLoader {
   // With `world` ranks, only the columns of `rank`.
   Weight embedding(const CheckpointTensor& part, int64_t columns, bool also_head, int32_t rank = 0,
                    int32_t world = 1) const;
+  // Whether one weight can be a tied embedding and the head: if both are stored in dtype. Rows of integers cannot be
+  // looked up, so that the head of a quantised embedding is a weight of its own.
+  bool embedding_is_head(const CheckpointTensor& part, int64_t columns) const;
   // Loads a head that is not the embedding. WeightFormat says how it is stored.
   Weight head(const CheckpointTensor& part, int64_t columns) const;
   // Throws if the checkpoint also has an lm_head.weight that differs from the embedding, which the configuration says
@@ -229,6 +232,10 @@ inline Weight WeightLoader::embedding(const CheckpointTensor& part, int64_t colu
   std::string name = weights_detail::joined_names({&part, 1});
   if (world > 1) name += " columns of rank " + std::to_string(rank) + " of " + std::to_string(world);
   return prepare({&tensor, 1}, MORTISE_WEIGHT_EMBEDDING | (also_head ? MORTISE_WEIGHT_LINEAR : 0), 0, 0, name);
+}
+
+inline bool WeightLoader::embedding_is_head(const CheckpointTensor& part, int64_t columns) const {
+  return format_.head_in_dtype() && !find_quantized(part, columns);
 }
 
 inline Weight WeightLoader::head(const CheckpointTensor& part, int64_t columns) const {

@@ -43,7 +43,10 @@ int32_t checkpoint_dtype(const ConfigSection& config) {
 }
 
 static int32_t value_type_of(const std::string& type) {
-  return type == "fp8" ? MORTISE_F8_E4M3 : type == "mxfp4" ? MORTISE_F4_E2M1 : 0;
+  return type == "fp8"           ? MORTISE_F8_E4M3
+         : type == "mxfp4"       ? MORTISE_F4_E2M1
+         : type == "int-block32" ? MORTISE_I8_BLOCK32
+                                 : 0;
 }
 
 Quantization checkpoint_quantization(const ConfigSection& config) {

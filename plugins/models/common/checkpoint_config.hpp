@@ -27,7 +27,7 @@ int32_t checkpoint_dtype(const ConfigSection& config);
 struct Quantization {
   int32_t bits = 0;         // 0: the checkpoint is not quantised
   int32_t group_size = 0;   // 0: a whole row
-  int32_t value_type = 0;   // 0: integers; MORTISE_F8_E4M3, MORTISE_F4_E2M1
+  int32_t value_type = 0;   // 0: integers; MORTISE_F8_E4M3, MORTISE_F4_E2M1, MORTISE_I8_BLOCK32
   bool has_floats = false;  // the reader also gives the matrices as floats (GGUF)
   bool operator==(const Quantization&) const = default;
 };

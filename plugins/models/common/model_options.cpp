@@ -16,10 +16,16 @@ int32_t compute_dtype(const Options& options, int32_t checkpoint_dtype) {
   return checkpoint_dtype == MORTISE_BF16 ? MORTISE_BF16 : MORTISE_F32;
 }
 
+// Whether the device multiplies by the integers of a GGUF file. Such a file also has floats for devices that do not.
+bool keeps_integers(const DeviceRef& device, const Quantization& quantization) {
+  return !quantization.has_floats || device.table->numerics_id(device.device, quantization.value_type) != nullptr;
+}
+
 // Returns how the matrices are stored: as in the checkpoint, or as what they are quantised to.
-WeightFormat weight_format(const Options& options, const Quantization& quantization, int32_t dtype) {
+WeightFormat weight_format(const Options& options, const Quantization& quantization, const DeviceRef& device,
+                           int32_t dtype) {
   const auto weights = options.has("weights") ? options.get<std::string>("weights") : std::string("auto");
-  if (weights == "auto") return {dtype, 0, 0, 0};
+  if (weights == "auto") return {.dtype = dtype, .as_float = !keeps_integers(device, quantization)};
   if (weights == "float" && (quantization.bits == 0 || quantization.has_floats)) {
     return {.dtype = dtype, .as_float = true};
   }
@@ -50,11 +56,11 @@ int32_t chosen_max_model_len(const Options& options, int32_t max_positions) {
 
 }  // namespace
 
-WeightFormat apply_options(const Options& options, int32_t checkpoint_dtype, const Quantization& quantization,
-                           int32_t max_positions, mortise_model_dims& dims) {
+WeightFormat apply_options(const Options& options, const DeviceRef& device, int32_t checkpoint_dtype,
+                           const Quantization& quantization, int32_t max_positions, mortise_model_dims& dims) {
   dims.max_model_len = chosen_max_model_len(options, max_positions);
   dims.dtype = compute_dtype(options, checkpoint_dtype);
-  const WeightFormat format = weight_format(options, quantization, dims.dtype);
+  const WeightFormat format = weight_format(options, quantization, device, dims.dtype);
   // Quantised by the checkpoint: the reader gives out its matrices.
   const bool quantized = quantization.bits != 0 && !format.as_float;
   dims.weight_bits = quantized ? quantization.bits : format.bits;
@@ -70,6 +76,14 @@ void tell_rounding(const mortise_host* host, int32_t checkpoint_dtype, int32_t d
                            ", and is computed in bf16 (dtype = \"bf16\"): its weights are rounded from " +
                            (f16 ? "11" : "24") + " significant bits to 8";
   host->log(host, MORTISE_LOG_INFO, view(std::string_view(text)));
+}
+
+void tell_floats(const mortise_host* host, const DeviceRef& device, const Quantization& quantization) {
+  if (host == nullptr || keeps_integers(device, quantization)) return;
+  constexpr std::string_view kText =
+      "the device does not multiply by the integers of this GGUF file (activations with a scale for each 32 columns), "
+      "so that they are computed as floats";
+  host->log(host, MORTISE_LOG_INFO, view(kText));
 }
 
 void require_numerics(const DeviceRef& device, const mortise_model_dims& dims) {

@@ -25,12 +25,16 @@ constexpr const char* kOptionsSchema = R"schema({
 })schema";
 
 // Applies the options to a checkpoint. Sets max_model_len, dtype and the weight_ fields of `dims`; the model sets the
-// rest. Throws Failure for options that do not go together.
-WeightFormat apply_options(const Options& options, int32_t checkpoint_dtype, const Quantization& quantization,
-                           int32_t max_positions, mortise_model_dims& dims);
+// rest. The integers of a GGUF file are used as floats on a device without their class. Throws Failure for options that
+// do not go together.
+WeightFormat apply_options(const Options& options, const DeviceRef& device, int32_t checkpoint_dtype,
+                           const Quantization& quantization, int32_t max_positions, mortise_model_dims& dims);
 
 // Logs a warning if the checkpoint's numbers are rounded to compute in `dtype`. `host` may be null.
 void tell_rounding(const mortise_host* host, int32_t checkpoint_dtype, int32_t dtype);
+
+// Logs that the integers of a GGUF file are computed as floats, if that is because of the device. `host` may be null.
+void tell_floats(const mortise_host* host, const DeviceRef& device, const Quantization& quantization);
 
 // Throws Failure if the device cannot compute in the types of `dims`.
 void require_numerics(const DeviceRef& device, const mortise_model_dims& dims);

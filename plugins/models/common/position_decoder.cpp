@@ -36,7 +36,8 @@ PositionDecoder::PositionDecoder(const mortise_create_args& args, const DecoderC
   dims_.head_dim = config_.head_dim;
   dims_.vocab_size = config_.vocab_size;
   dims_.attention_scale = config_.attention_scale;
-  format_ = apply_options(Options(args), config_.checkpoint_dtype, config_.quantization, config_.max_positions, dims_);
+  format_ = apply_options(Options(args), device_, config_.checkpoint_dtype, config_.quantization, config_.max_positions,
+                          dims_);
 }
 
 void PositionDecoder::load(const mortise_weight_reader& reader) {
@@ -49,8 +50,9 @@ PositionDecoder::Weights PositionDecoder::load_weights(const WeightLoader& loade
   const auto found = std::find_if(names_.prefixes.begin(), names_.prefixes.end(), named);
   const std::string prefix = found == names_.prefixes.end() ? names_.prefixes.front() : *found;
 
-  const bool shared = config_.tied_embeddings && format_.head_in_dtype() && share_.world == 1;
   const CheckpointTensor embedding = {prefix + names_.embedding, config_.vocab_size};
+  const bool shared =
+      config_.tied_embeddings && share_.world == 1 && loader.embedding_is_head(embedding, config_.embedding_size);
   if (config_.tied_embeddings) loader.require_tied(embedding, config_.embedding_size);
   Weights weights;
   weights.embedding = loader.embedding(embedding, config_.embedding_size, shared, share_.rank, share_.world);

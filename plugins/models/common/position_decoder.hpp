@@ -72,7 +72,10 @@ class PositionDecoder {
   PositionDecoder(const mortise_create_args& args, const DecoderConfig& config, const DecoderNames& names);
 
   const mortise_model_dims& dims() const { return dims_; }
-  void tell(const mortise_host* host) const { tell_rounding(host, config_.checkpoint_dtype, dims_.dtype); }
+  void tell(const mortise_host* host) const {
+    tell_rounding(host, config_.checkpoint_dtype, dims_.dtype);
+    tell_floats(host, device_, config_.quantization);
+  }
   void load(const mortise_weight_reader& reader);
   void activate(const mortise_activate_args& args);
   void deactivate();

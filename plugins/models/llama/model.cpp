@@ -55,8 +55,8 @@ Model::Model(const mortise_create_args& args)
   dims_.vocab_size = config_.vocab_size;
   dims_.attention_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(config_.head_dim)));
   dims_.sliding_windows = config_.sliding_windows.empty() ? nullptr : config_.sliding_windows.data();
-  format_ = models::apply_options(Options(args), config_.checkpoint_dtype, config_.quantization, config_.max_positions,
-                                  dims_);
+  format_ = models::apply_options(Options(args), device_, config_.checkpoint_dtype, config_.quantization,
+                                  config_.max_positions, dims_);
 }
 
 void Model::load(const mortise_weight_reader& reader) {

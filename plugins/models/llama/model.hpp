@@ -34,7 +34,10 @@ class Model {
   static void check_config(std::string_view config) { parse_config(config); }  // throws what parse_config does
 
   const mortise_model_dims& dims() const { return dims_; }
-  void tell(const mortise_host* host) const { models::tell_rounding(host, config_.checkpoint_dtype, dims_.dtype); }
+  void tell(const mortise_host* host) const {
+    models::tell_rounding(host, config_.checkpoint_dtype, dims_.dtype);
+    models::tell_floats(host, device_, config_.quantization);
+  }
   void load(const mortise_weight_reader& reader);
   void activate(const mortise_activate_args& args);
   void deactivate();

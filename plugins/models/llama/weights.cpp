@@ -56,8 +56,9 @@ LayerShare LayerShare::of(const mortise_create_args& args, const Config& config)
 Weights load_weights(const Config& config, const LayerShare& share, const WeightFormat& format, DeviceRef device,
                      const mortise_weight_reader& reader) {
   const WeightLoader loader(format, device, reader);
-  const bool shared = config.tied_embeddings && format.head_in_dtype() && share.ranks.world == 1;
   const CheckpointTensor embedding = {"model.embed_tokens.weight", config.vocab_size};
+  const bool shared =
+      config.tied_embeddings && share.ranks.world == 1 && loader.embedding_is_head(embedding, config.hidden_size);
   if (config.tied_embeddings) loader.require_tied(embedding, config.hidden_size);
   Weights weights;
   weights.embedding = loader.embedding(embedding, config.hidden_size, shared, share.ranks.rank, share.ranks.world);

@@ -46,18 +46,29 @@ std::string gguf_type_name(std::uint32_t number);
 // The names of the served types, with commas.
 std::string served_gguf_types();
 
-// How a matrix of the type is kept as integers: unsigned values of `bits` with one zero point and one scale for each
-// group of columns. nullopt: its rows become floats. This is the only place that chooses.
+// How a matrix of the type is kept as integers of the class `cpu-int8-block32/1` (docs/numerics.md, "Quantised linear
+// in blocks of 32"): unsigned values of `bits`, a scale and, if it has minima, a minimum for each group of columns.
+//   w = scale * (value - zero) + minimum
 struct GgufIntegers {
   int bits;
   std::int64_t group_size;
-  std::uint8_t zero;
+  std::uint8_t zero = 0;
+  bool has_minima = false;
+  bool half_factors = false;  // all scales and minima are exact in f16
+
+  // The number of scales and minima of so many elements. REQUIRES: whole groups.
+  std::size_t factors(std::size_t elements) const {
+    return elements / static_cast<std::size_t>(group_size) * (has_minima ? 2 : 1);
+  }
+  std::size_t factor_bytes() const { return half_factors ? 2 : 4; }  // of each, on a device
 };
+// nullopt: a type of floats. This is the only place that chooses. Types of 5 and 6 bits, and IQ4_NL, are kept in 8
+// bits: with their scales that is 8.5 to 10 bits a weight, where bf16 has 16, and the product is one of integers, too.
 std::optional<GgufIntegers> kept_integers(GgufType type);
 
-// Writes the values and the scales of whole blocks. REQUIRES: kept_integers(type); `values` has room for all elements,
-// `scales` for one number a block.
-void read_gguf_integers(GgufType type, std::span<const std::byte> blocks, std::uint8_t* values, float* scales);
+// Writes the values and the factors of whole blocks: of each group its scale, or its scale and its minimum. REQUIRES:
+// kept_integers(type); `values` has room for all elements, `factors` for kept_integers(type)->factors(elements).
+void read_gguf_integers(GgufType type, std::span<const std::byte> blocks, std::uint8_t* values, float* factors);
 
 // Writes the numbers of whole blocks (or of floats). REQUIRES: `out` has room for all elements.
 void read_gguf_floats(GgufType type, std::span<const std::byte> blocks, float* out);

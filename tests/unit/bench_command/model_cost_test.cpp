@@ -4,6 +4,10 @@
 
 #include <string>
 
+#include "checkpoint/gguf/types.hpp"
+#include "golden/write_gguf.hpp"
+#include "temp_folder.hpp"
+
 namespace mortise::bench {
 namespace {
 
@@ -87,6 +91,32 @@ TEST_P(BenchModelCostOfLayout, AQuantizedCheckpointCountsAsItsOwnIntegers) {
   // 6900 instead: the head was counted as integers, but a quantised checkpoint's head stays float.
   const double head = 2 * 100 * 64;
   EXPECT_EQ(cost.weight_bytes, layout.n * layout.k * layout.bits / 8 + layout.n * layout.groups * 5 + head);
+}
+
+// Blocks of GGUF files count with the scales and minima of their type, and a tied embedding as the head that it is.
+TEST(BenchModelCost, BlocksOfAGgufFileCountAsTheyAreKept) {
+  const auto cost_of = [](GgufType type, const char* which, std::int32_t weight_bits) {
+    const GgufTypeInfo& info = info_of(type);
+    test::GgufWriter writer =
+        test::gguf_of_checkpoint(std::string(MORTISE_SOURCE_DIR) + "/tests/golden/models/llama_tied");
+    writer.retype(which, static_cast<std::uint32_t>(type), info.block_elements, info.block_bytes);
+    const test::TempFolder folder;
+    mortise_model_dims dims = dims_of(MORTISE_BF16, weight_bits, 32);
+    dims.vocab_size = 160;
+    dims.weight_type = MORTISE_I8_BLOCK32;
+    return model_cost(Checkpoint::open(folder.write("x.gguf", writer.bytes())), dims, kNoKv);
+  };
+  // Columns of down_proj are no whole block, so that it stays floats.
+  const double mlp = 3 * 2 * 56 * 64, attention = 3 * 4 * 64 * 64, head = 160 * 64;
+  const ModelCost floats = cost_of(GgufType::kQ8_0, "ffn_", 0);  // as with weights = "float"
+  const auto with_mlp = [&](double bits) { return floats.weight_bytes + mlp * (bits / 8 - 2); };
+  EXPECT_EQ(cost_of(GgufType::kQ8_0, "ffn_", 8).weight_bytes, with_mlp(8.5));
+  EXPECT_EQ(cost_of(GgufType::kQ4_0, "ffn_", 4).weight_bytes, with_mlp(4.5));
+  EXPECT_EQ(cost_of(GgufType::kQ4_1, "ffn_", 4).weight_bytes, with_mlp(5));
+  // The embedding alone does not make a checkpoint quantised.
+  EXPECT_EQ(cost_of(GgufType::kQ4_1, "token_embd", 4).weight_bytes, floats.weight_bytes);
+  EXPECT_EQ(cost_of(GgufType::kQ8_0, "", 8).weight_bytes,
+            floats.weight_bytes + (mlp + attention + head) * (8.5 / 8 - 2));
 }
 
 }  // namespace

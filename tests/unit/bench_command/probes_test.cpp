@@ -59,6 +59,8 @@ TEST(BenchProbes, AnInstructionSetHasTheUnitThatItsProductsUse) {
   constexpr const char* kTiles = "cpu-bf16/1; ..";
   EXPECT_EQ(unit_of_isa("amx", MORTISE_BF16, kTiles) == Unit::kAmxBf16, has(Unit::kAmxBf16));
   EXPECT_EQ(unit_of_isa("amx", MORTISE_I8, kTiles) == Unit::kAmxInt8, has(Unit::kAmxInt8));
+  EXPECT_EQ(unit_of_isa("amx", MORTISE_I8_BLOCK32, kTiles) == Unit::kAvx512Int8, has(Unit::kAvx512Int8));
+  EXPECT_EQ(unit_of_isa("avx2", MORTISE_I8_BLOCK32, kTiles) == Unit::kAvx2Int8, has(Unit::kAvx2Int8));
   EXPECT_EQ(unit_of_isa("amx", MORTISE_F32, kTiles) == Unit::kAvx512Fma,
             has(Unit::kAvx512Fma));  // tiles have no f32
   EXPECT_EQ(unit_of_isa("avx512", MORTISE_BF16, kTiles) == Unit::kAvx512Fma, has(Unit::kAvx512Fma));

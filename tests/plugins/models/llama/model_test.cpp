@@ -59,19 +59,23 @@ TEST(Llama, ComputesInTheCheckpointsTypeUnlessTold) {
   EXPECT_EQ(dtype_of("bfloat16", "f32"), MORTISE_F32);
 }
 
-TEST(Llama, TellsWhenWeightsAreRounded) {
+// What an instance tells the host while it is created.
+std::string told_by(const nlohmann::json& config, const nlohmann::json& options) {
   struct Log : mortise_host {
     std::string text;
+  } log;
+  log.log = [](const mortise_host* host, int32_t, mortise_string_view message) {
+    const_cast<Log*>(static_cast<const Log*>(host))->text += view(message);
   };
+  const Instance instance(config.dump(), options, /*world=*/1, &log);
+  return log.text;
+}
+
+TEST(Llama, TellsWhenWeightsAreRounded) {
   const auto told = [](const std::string& checkpoint, const std::string& option) {
-    Log log;
-    log.log = [](const mortise_host* host, int32_t, mortise_string_view message) {
-      const_cast<Log*>(static_cast<const Log*>(host))->text += view(message);
-    };
     nlohmann::json config = nlohmann::json::parse(config_of("llama_mha"));
     config["dtype"] = checkpoint;
-    Instance instance(config.dump(), {{"dtype", option}}, /*world=*/1, &log);
-    return log.text;
+    return told_by(config, {{"dtype", option}});
   };
   EXPECT_THAT(told("float16", "bf16"), HasSubstr("the checkpoint is in f16, and is computed in bf16"));
   EXPECT_THAT(told("float32", "bf16"), HasSubstr("rounded from 24 significant bits to 8"));
@@ -134,6 +138,25 @@ TEST(Llama, ADeviceWithoutQuantizedProductsIsRefusedAtLoad) {
   const mortise_weight_reader reader = shelf.reader();
   EXPECT_EQ(table().load(instance.get(), &reader, &instance.error), MORTISE_FAILED_PRECONDITION);
   EXPECT_THAT(instance.error.message, HasSubstr("the device cannot multiply by quantised weights"));
+}
+
+// The integers of a GGUF file are there as floats, too.
+TEST(Llama, ADeviceWithoutBlocksOf32GetsTheFloatsOfAGgufFileAndTellsSo) {
+  nlohmann::json config = nlohmann::json::parse(config_of("llama_mha"));
+  config["quantization_config"] = {{"quant_method", "gguf"}, {"bits", 4}, {"group_size", 32}, {"type", "int-block32"}};
+  EXPECT_THAT(told_by(config, {{"weights", "auto"}}), HasSubstr("does not multiply by the integers of this GGUF file"));
+  Instance instance(config.dump(), {{"weights", "auto"}});
+  auto dims = sized<mortise_model_dims>();
+  EXPECT_EQ(table().dims(instance.get(), &dims, &instance.error), MORTISE_OK);
+  EXPECT_EQ(dims.weight_bits, 0);
+  Shelf shelf;
+  shelf.shapes["model.embed_tokens.weight"] = {128, 64};
+  mortise_weight_reader reader = shelf.reader();
+  reader.get_quantized = [](void*, mortise_string_view, mortise_quantized_matrix*, mortise_error*) {
+    ADD_FAILURE() << "the integers were asked for";
+    return static_cast<mortise_status>(MORTISE_NOT_FOUND);
+  };
+  EXPECT_EQ(table().load(instance.get(), &reader, &instance.error), MORTISE_DATA_LOSS);  // most tensors are missing
 }
 
 TEST(Llama, AQuantizedMatrixOfAnotherShapeIsNamed) {

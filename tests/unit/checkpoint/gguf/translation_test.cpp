@@ -203,42 +203,61 @@ TEST_F(GgufModels, EndTokensAreThoseOfAllThreeKeys) {
   EXPECT_EQ(checkpoint.generation_config().bos_token_id, 3);
 }
 
+// A tied Llama whose matrices with `which` in their name are of another type.
+class QuantizedModels : public GgufModels {
+ protected:
+  Checkpoint quantized(GgufType type, const char* which) const {
+    const GgufTypeInfo& info = info_of(type);
+    return open(tied_llama().retype(which, static_cast<std::uint32_t>(type), info.block_elements, info.block_bytes));
+  }
+};
+
 // The tied embedding is read as floats, so its integers do not make the checkpoint a quantised one.
-TEST_F(GgufModels, IntegersOfMostLayersAreTheFormat) {
-  const auto quantized = [&](std::uint32_t type, std::size_t block_bytes, const char* which) {
-    GgufWriter out = tied_llama();
-    GgufWriter writer;  // the same keys; the tensors again, some of another type
-    const auto source = Checkpoint::open(write(out, "source.gguf"));
-    const GgufFile file(folder_ / "source.gguf");
-    writer.text("general.architecture", "llama");
-    for (const char* key : {"block_count", "context_length", "embedding_length", "feed_forward_length",
-                            "attention.head_count", "attention.head_count_kv"}) {
-      writer.whole(
-          std::string("llama.") + key,
-          static_cast<std::uint32_t>(std::get<std::uint64_t>(file.keys().at(std::string("llama.") + key).value)));
-    }
-    writer.number("llama.attention.layer_norm_rms_epsilon", 1e-5f);
-    for (const auto& [name, tensor] : file.tensors()) {
-      const bool change = name.find(which) != name.npos && tensor.shape.size() == 2 && tensor.shape[1] % 32 == 0;
-      const std::size_t blocks = tensor.bytes.size() / 4 / 32;
-      std::string bytes(reinterpret_cast<const char*>(tensor.bytes.data()), tensor.bytes.size());
-      if (change) bytes = std::string(blocks * block_bytes, '\x01');
-      writer.tensor(name, change ? type : static_cast<std::uint32_t>(tensor.type), tensor.shape, bytes);
-    }
-    return open(writer);
-  };
-  const auto integers = quantized(8, 34, "ffn_");
+TEST_F(QuantizedModels, IntegersOfMostLayersAreTheFormat) {
+  const auto integers = quantized(GgufType::kQ8_0, "ffn_");
   ASSERT_TRUE(integers.config().quantization.has_value());
   EXPECT_EQ(integers.config().quantization->bits, 8);
-  EXPECT_EQ(json::parse(integers.config().json)["quantization_config"]["quant_method"], "gguf");
+  EXPECT_EQ(integers.config().quantization->type, QuantizedType::kBlock32);
+  const json config = json::parse(integers.config().json)["quantization_config"];
+  EXPECT_EQ(config["quant_method"], "gguf");
+  EXPECT_EQ(config["type"], "int-block32");
   const auto matrix = integers.find_quantized("model.layers.0.mlp.up_proj.weight");
   ASSERT_TRUE(matrix.has_value());
   EXPECT_EQ(matrix->group_size(), 32);
+  EXPECT_EQ(matrix->type(), QuantizedType::kBlock32);
+  EXPECT_EQ(matrix->block32()->zero, 128);
   EXPECT_EQ(integers.find_quantized("model.layers.0.self_attn.v_proj.weight"), std::nullopt);
   EXPECT_EQ(integers.config().dtype, "bfloat16");
-  EXPECT_EQ(quantized(2, 18, "ffn_").config().quantization->bits, 4);
-  EXPECT_EQ(quantized(8, 34, "token_embd").config().quantization, std::nullopt);
-  EXPECT_EQ(quantized(3, 20, "ffn_").config().quantization, std::nullopt);
+  EXPECT_EQ(quantized(GgufType::kQ4_0, "ffn_").config().quantization->bits, 4);
+  EXPECT_EQ(quantized(GgufType::kQ5_1, "ffn_").config().quantization->bits, 8);
+  EXPECT_EQ(quantized(GgufType::kQ8_0, "token_embd").config().quantization, std::nullopt);
+  EXPECT_EQ(quantized(GgufType::kF16, "ffn_").config().quantization, std::nullopt);
+}
+
+// Rows of q and k lie in another order in the file, and minima stand beside their scales.
+TEST_F(QuantizedModels, RowsOfIntegersAreTheRowsOfTheFloats) {
+  for (const GgufType type : {GgufType::kQ4_1, GgufType::kQ5_0, GgufType::kIq4_nl}) {
+    const Checkpoint checkpoint = quantized(type, "attn_");
+    for (const char* name : {"model.layers.0.self_attn.q_proj.weight", "model.layers.0.self_attn.v_proj.weight"}) {
+      const auto matrix = checkpoint.find_quantized(name);
+      ASSERT_TRUE(matrix.has_value()) << name;
+      const GgufIntegers& integers = *matrix->block32();
+      const std::vector<float> expected = numbers_of(*checkpoint.find(name));
+      const auto count = static_cast<std::size_t>(matrix->rows() * matrix->columns());
+      ASSERT_EQ(expected.size(), count);
+      std::vector<std::uint8_t> values(count);
+      std::vector<float> factors(integers.factors(count)), out(count);
+      // In two calls, as a device reads a part of a matrix.
+      const std::int64_t half = matrix->rows() / 2;
+      matrix->read(half, matrix->rows(), &values[count / 2], &factors[factors.size() / 2], nullptr);
+      matrix->read(0, half, values.data(), factors.data(), nullptr);
+      for (std::size_t i = 0; i < count; ++i) {
+        const float* const of_group = &factors[integers.factors(i / 32 * 32)];
+        out[i] = of_group[0] * static_cast<float>(values[i] - integers.zero) + (integers.has_minima ? of_group[1] : 0);
+      }
+      EXPECT_EQ(out, expected) << name << " " << info_of(type).name;
+    }
+  }
 }
 
 class SplitFiles : public GgufModels {

@@ -4,8 +4,10 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cstring>
 
+#include "checkpoint/half.hpp"
 #include "checkpoint/safetensors.hpp"
 
 namespace mortise::test {
@@ -48,24 +50,45 @@ TEST_P(GgufTypes, TheNumberOfTheFormatHasThisName) {
   EXPECT_EQ(gguf_type_name(static_cast<std::uint32_t>(GetParam().type)), GetParam().name);
 }
 
-// w = scale * (value - zero) must be the float of the package exactly, so keeping the integers loses nothing.
+// w = scale * (value - zero) + minimum must be the float of the package exactly, so keeping the integers loses nothing.
 TEST_P(GgufTypes, KeptIntegersStandForTheSameFloats) {
   const auto integers = kept_integers(GetParam().type);
-  const bool expected = GetParam().type == GgufType::kQ8_0 || GetParam().type == GgufType::kQ4_0;
-  ASSERT_EQ(integers.has_value(), expected);
+  const bool floats_in_file = find_gguf_type(static_cast<std::uint32_t>(GetParam().type))->block_elements == 1;
+  ASSERT_EQ(integers.has_value(), !floats_in_file);
   if (!integers) return;
   const SafetensorsFile goldens(kBlockGoldens);
   const TensorView& blocks = goldens.tensors().at(std::string(GetParam().name) + ".blocks");
   const TensorView& floats = goldens.tensors().at(std::string(GetParam().name) + ".floats");
-  const std::size_t count = floats.bytes.size() / sizeof(float);
+  const std::size_t count = floats.bytes.size() / sizeof(float), each = integers->has_minima ? 2 : 1;
   std::vector<std::uint8_t> values(count);
-  std::vector<float> scales(count / 32), out(count);
-  read_gguf_integers(GetParam().type, blocks.bytes, values.data(), scales.data());
+  std::vector<float> factors(integers->factors(count)), out(count);
+  read_gguf_integers(GetParam().type, blocks.bytes, values.data(), factors.data());
   for (std::size_t i = 0; i < count; ++i) {
     ASSERT_LT(values[i], 1 << integers->bits);
-    out[i] = scales[i / 32] * static_cast<float>(values[i] - integers->zero);
+    const float* const of_group = &factors[i / static_cast<std::size_t>(integers->group_size) * each];
+    out[i] = of_group[0] * static_cast<float>(values[i] - integers->zero);
+    if (integers->has_minima) out[i] += of_group[1];
   }
   EXPECT_EQ(bits_of(std::as_bytes(std::span(out))), bits_of(floats.bytes));
+}
+
+// A device may store such factors as halves, and refuses a matrix with one that is none.
+TEST_P(GgufTypes, HalvesAreFactorsThatF16Has) {
+  const auto integers = kept_integers(GetParam().type);
+  if (!integers) return;
+  const SafetensorsFile goldens(kBlockGoldens);
+  const TensorView& blocks = goldens.tensors().at(std::string(GetParam().name) + ".blocks");
+  const std::size_t count = goldens.tensors().at(std::string(GetParam().name) + ".floats").bytes.size() / sizeof(float);
+  std::vector<std::uint8_t> values(count);
+  std::vector<float> factors(integers->factors(count));
+  read_gguf_integers(GetParam().type, blocks.bytes, values.data(), factors.data());
+  const bool all = std::ranges::all_of(factors, [](float factor) {
+    for (std::uint32_t half = 0; half < 0x10000; ++half) {
+      if (half_to_float(static_cast<std::uint16_t>(half)) == factor) return true;
+    }
+    return false;
+  });
+  EXPECT_EQ(all, integers->half_factors);
 }
 
 TEST(GgufTypeNames, TypesThatAreNotServedHaveTheirNames) {
