@@ -2,8 +2,9 @@
 """Mortise beside its peers in one go: every round runs each program once, so that a machine that changes its speed changes all of
 them; the table has the medians, and the median of the rounds' own ratios.
 
-usage: bench/peers/compare.py --mortise build/release/mortise [--shapes tiny,160m] [--peers llama,vllm] [--formats bf16,q8_0,q4_0]
-       [--rounds 5] [--threads 2] [--out bench/results/NAME]      (--help: sizes of the work too)
+usage: bench/peers/compare.py --mortise build/release/mortise [--shapes tiny,160m] [--files model.gguf] [--peers llama,vllm]
+       [--formats bf16,q8_0,q4_0,q4_k] [--rounds 5] [--threads 2] [--out bench/results/NAME]      (--help: sizes of the work too)
+Of a format other than bf16, and of --files, Mortise and llama.cpp read the same file.
 Writes NAME.json (every sample, every command) and NAME.md (the table). $PEERS: where install_*.sh put the programs."""
 import argparse
 import json
@@ -61,17 +62,15 @@ def ensure_models(args, shape):
     return model
 
 
-def mortise_figures(args, shape, weights):
-    """{name: (value, floor)}"""
+def mortise_figures(args, *subject):
+    """{name: (value, floor)} of a shape or a file."""
     figures = {}
     sizes = {"decode": ["--batch", ",".join(map(str, args.batches)), "--prompt", args.prompt, "--output", args.output],
              "prefill": ["--batch", args.prefill[0], "--prompt", args.prefill[1]], "startup": []}
     for scenario in sizes:
         target = PEERS / "out.json"
         settings = ["--set", f"device.threads={args.threads}"]
-        if weights:
-            settings += ["--set", f"model.weights={weights}"]
-        output_of(args.mortise, "bench", scenario, "--shape", shape, *sizes[scenario], *settings, "--repeats", 1, "--json", target)
+        output_of(args.mortise, "bench", scenario, *subject, *sizes[scenario], *settings, "--repeats", 1, "--json", target)
         figures |= {f["name"]: (f["value"], f["floor"]) for f in json.loads(target.read_text())["figures"]}
     return figures
 
@@ -112,17 +111,25 @@ def vllm_figures(args, model):
     return json.loads(text.splitlines()[-1])
 
 
-def measure(args, shape, keep):
-    """Calls keep({who: {figure: [samples]}}, the floors) after every round: an hour's rounds are not lost with the last."""
+def runs_of_shape(args, shape):
     model = ensure_models(args, shape)
-    runs = {"mortise": lambda: mortise_figures(args, shape, None)}
+    runs = {"mortise": lambda: mortise_figures(args, "--shape", shape)}
     for kind in args.formats if "llama" in args.peers else ():
-        runs[f"llama.cpp {kind}"] = lambda kind=kind: llama_figures(args, PEERS / "models" / f"{shape}-{kind}.gguf")
-        weights = {"q8_0": "int8", "q4_0": "int4"}.get(kind)
-        if weights:
-            runs[f"mortise {weights}"] = lambda weights=weights: mortise_figures(args, shape, weights)
+        file = PEERS / "models" / f"{shape}-{kind}.gguf"
+        runs[f"llama.cpp {kind}"] = lambda file=file: llama_figures(args, file)
+        if kind != "bf16":
+            runs[f"mortise {kind}"] = lambda file=file: mortise_figures(args, file)
     if "vllm" in args.peers:
         runs["vLLM"] = lambda: vllm_figures(args, model)
+    return runs
+
+
+def runs_of_file(args, file):
+    return {"mortise": lambda: mortise_figures(args, file), "llama.cpp": lambda: llama_figures(args, file)}
+
+
+def measure(args, shape, runs, keep):
+    """Calls keep({who: {figure: [samples]}}, the floors) after every round: an hour's rounds are not lost with the last."""
     samples = {who: {} for who in runs}
     floors = {who: {} for who in runs}
     for number in range(args.rounds):
@@ -148,7 +155,7 @@ def speed(figure, ours, theirs):
 
 def table(shape, samples, floors):
     peers = [who for who in samples if not who.startswith("mortise")]
-    equals = {"llama.cpp q8_0": "mortise int8", "llama.cpp q4_0": "mortise int4"}
+    equals = {who: who.replace("llama.cpp", "mortise") for who in peers if who.replace("llama.cpp", "mortise") in samples}
     lines = [f"| {shape} | Mortise | floor (ratio) | " + " | ".join(peers) + " |", "|---" * (3 + len(peers)) + "|"]
     for who in (w for w in samples if w.startswith("mortise")):
         for figure, ours in samples[who].items():
@@ -189,7 +196,8 @@ def main():
     parser.add_argument("--mortise", type=Path, required=True)
     parser.add_argument("--shapes", type=words, default=["tiny", "160m"])
     parser.add_argument("--peers", type=words, default=["llama"], help="llama, vllm")
-    parser.add_argument("--formats", type=words, default=["bf16"], help="of llama.cpp; q8_0 and q4_0 stand beside int8 and int4")
+    parser.add_argument("--formats", type=words, default=["bf16"], help="of the shapes for llama.cpp, and but for bf16 also for Mortise")
+    parser.add_argument("--files", type=lambda text: [Path(word) for word in text.split(",")], default=[], help="GGUF files, beside the shapes")
     parser.add_argument("--batches", type=lambda text: [int(word) for word in text.split(",")], default=[1, 8, 32], help="of decode (1,8,32)")
     parser.add_argument("--prompt", type=int, default=128, help="of decode: tokens (128)")
     parser.add_argument("--output", type=int, default=128, help="of decode: tokens (128)")
@@ -202,14 +210,15 @@ def main():
         sys.exit(f"--peers {','.join(sorted(unknown))}: there are llama and vllm")
     check_installed(args)
     results = {}
-    for shape in args.shapes:
+    runs = {shape: runs_of_shape(args, shape) for shape in filter(None, args.shapes)} | {file.name: runs_of_file(args, file) for file in args.files}
+    for shape in runs:
 
         def keep(samples, floors, shape=shape):
             results[shape] = {"samples": samples, "floors": floors}
             if args.out:
                 write(args, results)
 
-        measure(args, shape, keep)
+        measure(args, shape, runs[shape], keep)
     print(tables(results))
 
 
