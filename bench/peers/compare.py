@@ -118,14 +118,22 @@ def runs_of_shape(args, shape):
         file = PEERS / "models" / f"{shape}-{kind}.gguf"
         runs[f"llama.cpp {kind}"] = lambda file=file: llama_figures(args, file)
         if kind != "bf16":
-            runs[f"mortise {kind}"] = lambda file=file: mortise_figures(args, file)
+            runs[f"mortise {kind}"] = lambda file=file: mortise_figures(args, script_of(file))
     if "vllm" in args.peers:
         runs["vLLM"] = lambda: vllm_figures(args, model)
     return runs
 
 
+def script_of(file):
+    """A pipeline of a GGUF file. The default one of a file would draft, which llama.cpp does not here."""
+    script = PEERS / f"{file.stem}.lua"
+    script.write_text(f"""return pipeline {{ device = cpu {{}}, model = llama {{ path = "{file.resolve()}" }}, attention = paged {{}},
+        scheduler = fcfs {{ max_num_seqs = 64, max_batched_tokens = 2048 }} }}\n""")
+    return script
+
+
 def runs_of_file(args, file):
-    return {"mortise": lambda: mortise_figures(args, file), "llama.cpp": lambda: llama_figures(args, file)}
+    return {"mortise": lambda: mortise_figures(args, script_of(file)), "llama.cpp": lambda: llama_figures(args, file)}
 
 
 def measure(args, shape, runs, keep):

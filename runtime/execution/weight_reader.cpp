@@ -155,8 +155,8 @@ mortise_status WeightReader::get_quantized(void* context, mortise_string_view na
     result.group_size = static_cast<std::int32_t>(kept.group_size());
     result.value_type = abi_type(kept.type());
     if (const auto& block32 = kept.block32()) {
-      result.flags = (block32->has_minima ? MORTISE_QUANTIZED_MINIMA : 0u) |
-                     (block32->half_factors ? MORTISE_QUANTIZED_F16_SCALES : 0u);
+      if (block32->has_minima) result.flags |= MORTISE_QUANTIZED_MINIMA;
+      if (block32->half_factors) result.flags |= MORTISE_QUANTIZED_F16_SCALES;
       result.zero = block32->zero;
     }
     result.order = kept.order().empty() ? nullptr : kept.order().data();

@@ -93,7 +93,7 @@ TEST_P(BenchModelCostOfLayout, AQuantizedCheckpointCountsAsItsOwnIntegers) {
   EXPECT_EQ(cost.weight_bytes, layout.n * layout.k * layout.bits / 8 + layout.n * layout.groups * 5 + head);
 }
 
-// Blocks of GGUF files count with the scales and minima of their type, and a tied embedding as the head that it is.
+// Blocks of GGUF files count with the scales and minima of their type.
 TEST(BenchModelCost, BlocksOfAGgufFileCountAsTheyAreKept) {
   const auto cost_of = [](GgufType type, const char* which, std::int32_t weight_bits) {
     const GgufTypeInfo& info = info_of(type);
@@ -113,8 +113,7 @@ TEST(BenchModelCost, BlocksOfAGgufFileCountAsTheyAreKept) {
   EXPECT_EQ(cost_of(GgufType::kQ8_0, "ffn_", 8).weight_bytes, with_mlp(8.5));
   EXPECT_EQ(cost_of(GgufType::kQ4_0, "ffn_", 4).weight_bytes, with_mlp(4.5));
   EXPECT_EQ(cost_of(GgufType::kQ4_1, "ffn_", 4).weight_bytes, with_mlp(5));
-  // The embedding alone does not make a checkpoint quantised.
-  EXPECT_EQ(cost_of(GgufType::kQ4_1, "token_embd", 4).weight_bytes, floats.weight_bytes);
+  // A tied embedding counts as the head that it is kept as.
   EXPECT_EQ(cost_of(GgufType::kQ8_0, "", 8).weight_bytes,
             floats.weight_bytes + (mlp + attention + head) * (8.5 / 8 - 2));
 }

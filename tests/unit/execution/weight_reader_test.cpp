@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 
 constexpr const char* kUp = "model.layers.0.mlp.up_proj.weight";
 // Columns of down_proj are no whole block, so that it stays floats.
-constexpr std::uint64_t kHidden = 64, kIntermediate = 56, kVocab = 160, kLayers = 3;
+constexpr std::uint64_t kModelHidden = 64, kModelIntermediate = 56, kModelVocab = 160, kModelLayers = 3;
 
 class QuantizedFile : public testing::Test {
  protected:
@@ -82,16 +82,17 @@ TEST_F(QuantizedFile, APluginOfAbi05GetsFloats) {
 
 TEST_F(QuantizedFile, PreparedBytesAreThoseOfTheTypesInTheFile) {
   mortise_model_dims dims{};
-  dims.vocab_size = kVocab;
+  dims.vocab_size = kModelVocab;
   dims.dtype = MORTISE_F32;
   const std::uint64_t floats = prepared_bytes(model(GgufType::kQ4_1, "ffn_"), dims);  // as with weights = "float"
   dims.weight_bits = 4;
   dims.weight_type = MORTISE_I8_BLOCK32;
-  const std::uint64_t mlp = kLayers * 2 * kIntermediate * kHidden, attention = kLayers * 4 * kHidden * kHidden;
+  const std::uint64_t mlp = kModelLayers * 2 * kModelIntermediate * kModelHidden,
+                      attention = kModelLayers * 4 * kModelHidden * kModelHidden;
   EXPECT_EQ(prepared_bytes(model(GgufType::kQ4_1, "ffn_"), dims), floats - mlp * 4 + mlp / 2 + mlp / 32 * 4);
   EXPECT_EQ(prepared_bytes(model(GgufType::kQ5_0, "ffn_"), dims), floats - mlp * 4 + mlp + mlp / 32 * 2);
   // A tied embedding is kept as the head beside its floats.
-  const std::uint64_t head = kVocab * kHidden, kept = mlp + attention + head;
+  const std::uint64_t head = kModelVocab * kModelHidden, kept = mlp + attention + head;
   EXPECT_EQ(prepared_bytes(model(GgufType::kQ8_0, ""), dims), floats - (mlp + attention) * 4 + kept + kept / 32 * 2);
 }
 
