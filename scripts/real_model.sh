@@ -38,5 +38,5 @@ if [ $# -gt 0 ]; then
 elif [ -t 0 ]; then
   exec "$mortise" run "$model" --chat
 else
-  exec "$mortise" run "$model" --chat -p "What is the capital of France?" --temperature 0 --max-tokens 64
+  exec "$mortise" run "$model" --chat -p "What is the capital of Italy?" --temperature 0 --max-tokens 64
 fi
