@@ -128,7 +128,9 @@ void Bench::run(const Case& c) const {
   mortise_batch batch{};
   batch.num_seqs = c.num_seqs;
   batch.num_tokens = starts.back();
+  batch.block_size = kBlockSize;
   batch.max_blocks = max_blocks;
+  batch.block_table = table.data();
   batch.cu_seqlens_q = starts.data();
   batch.seq_lens = lengths.data();
   std::vector<int32_t> offsets = {0, c.num_seqs}, members(lengths.size()),

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <unordered_map>
 
 #include "attention/span_cuda/share.hpp"
 
@@ -73,13 +74,34 @@ int64_t cost_of(const SpanRun& tile) {
   return last_chunk + 1 - tile.span_begin * kFullCost;
 }
 
+// Returns whether most keys of the decodes lie in blocks that an earlier sequence of the batch begins with, too. Those
+// are in the L2 then, which can be read faster than memory.
+bool most_keys_are_in_common_blocks(const mortise_batch& batch, const PlanShape& shape) {
+  if (shape.window > 0) return false;               // rows may not see the blocks that their sequences begin with
+  std::unordered_map<int32_t, int32_t> first_with;  // by the first block
+  int64_t common = 0, all = 0;
+  for (int32_t seq = 0; seq < batch.num_seqs; ++seq) {
+    if (!is_decode(batch, shape, seq)) continue;
+    all += batch.seq_lens[seq];
+    const int32_t* const blocks = batch.block_table + int64_t{seq} * batch.max_blocks;
+    const auto [leader, is_first] = first_with.emplace(blocks[0], seq);
+    if (is_first) continue;
+    const int32_t length = std::min(batch.seq_lens[seq], batch.seq_lens[leader->second]) / batch.block_size;
+    const int32_t* const others = batch.block_table + int64_t{leader->second} * batch.max_blocks;
+    common += int64_t{std::mismatch(blocks, blocks + length, others).first - blocks} * batch.block_size;
+  }
+  return common * 2 > all;
+}
+
 // Divides tiles, in order, among workers, and cuts tiles where needed. Merges and partials that the plan already has
 // belong to tiles of sequences with shared spans. Such a tile writes a partial per span from its `partial` on, wherever
 // it is cut. Used by one thread for one plan.
 class Dealer {
  public:
-  Dealer(const PlanShape& shape, const std::vector<SpanRun>& tiles, const std::vector<SpanRun>& padding, Plan& plan)
-      : shape_(shape),
+  Dealer(const mortise_batch& batch, const PlanShape& shape, const std::vector<SpanRun>& tiles,
+         const std::vector<SpanRun>& padding, Plan& plan)
+      : batch_(batch),
+        shape_(shape),
         tiles_(tiles),
         padding_(padding),
         plan_(plan),
@@ -98,9 +120,14 @@ class Dealer {
       return;
     }
     // If whole tiles are nearly as even as cut ones, nothing has to be merged afterwards. Half of the workers can still
-    // read at the speed of the memory. Tiles with shared spans are merged in any case.
+    // read at the speed of the memory, but not at that of the L2. Tiles with shared spans are merged in any case.
     if (kept_merges_ == 0) {
-      if (deals_whole_tiles(shape_.num_workers) || deals_whole_tiles(shape_.num_workers / 2)) return;
+      if (deals_whole_tiles(shape_.num_workers)) return;
+      if (most_keys_are_in_common_blocks(batch_, shape_)) {
+        if (deals_equal_parts()) return;
+      } else if (deals_whole_tiles(shape_.num_workers / 2)) {
+        return;
+      }
     }
     workers_ = kept_merges_ == 0 ? std::min<int64_t>(spans_, shape_.num_workers) : shape_.num_workers;
     if (!deal_evenly()) deal_whole_tiles();
@@ -131,6 +158,34 @@ class Dealer {
         span = end;
       }
       before += cost_of(tile);
+    }
+    finish();
+    return plan_.partial_rows <= shape_.partial_rows;
+  }
+
+  // Cuts each tile into equally many parts, for a worker each. So the workers read blocks that sequences have in common
+  // at about the same time. Returns whether that is nearly even, and the partials fit into their memory.
+  bool deals_equal_parts() {
+    const auto num_tiles = static_cast<int32_t>(tiles_.size());
+    if (num_tiles == 0 || num_tiles > shape_.num_workers) return false;
+    const int32_t parts = shape_.num_workers / num_tiles;
+    int64_t most = 0;
+    for (const SpanRun& tile : tiles_) most = std::max<int64_t>(most, ceil_div(tile.span_end - tile.span_begin, parts));
+    if (most * kFullCost * shape_.num_workers * 16 > cost_ * 17) return false;
+    start();
+    for (const SpanRun& tile : tiles_) {
+      const int32_t spans = tile.span_end - tile.span_begin;
+      for (int32_t part = 0; part < parts; ++part, close()) {
+        SpanRun run = tile;
+        run.span_begin = tile.span_begin + spans * part / parts;
+        run.span_end = tile.span_begin + spans * (part + 1) / parts;
+        if (run.span_begin == run.span_end) continue;
+        if (run.span_end - run.span_begin < spans) {
+          if (run.span_begin == tile.span_begin) begin_merge(tile, run);
+          run.partial = next_partial(run, tile);
+        }
+        plan_.runs.push_back(run);
+      }
     }
     finish();
     return plan_.partial_rows <= shape_.partial_rows;
@@ -253,6 +308,7 @@ class Dealer {
     return plan_.merges.back().partial + before * rows;
   }
 
+  const mortise_batch& batch_;
   const PlanShape& shape_;
   const std::vector<SpanRun>& tiles_;
   const std::vector<SpanRun>& padding_;
@@ -313,7 +369,7 @@ void make_plan(const mortise_batch& batch, const PlanShape& shape, Plan& plan) {
   }
   first_tile.push_back(tiles.size());
   deal_shares(batch, shape, shares, tiles, first_tile, plan);
-  Dealer(shape, tiles, padding, plan).deal();
+  Dealer(batch, shape, tiles, padding, plan).deal();
   // The longest runs come first, so that those that start last are short.
   std::stable_sort(plan.prefill.begin(), plan.prefill.end(), [](const SpanRun& a, const SpanRun& b) {
     return a.span_end - a.span_begin > b.span_end - b.span_begin;

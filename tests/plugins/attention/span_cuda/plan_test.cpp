@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <random>
 #include <set>
 #include <tuple>
@@ -25,11 +26,22 @@ struct Batch {
     }
     view.num_seqs = static_cast<int32_t>(sequences.size());
     view.num_tokens = starts.back();
-    view.max_blocks = 1000;
+    view.block_size = 16;
+    view.max_blocks = 2000;
     view.cu_seqlens_q = starts.data();
     view.seq_lens = lengths.data();
+    blocks.resize(sequences.size() * static_cast<std::size_t>(view.max_blocks));
+    std::iota(blocks.begin(), blocks.end(), 0);
+    view.block_table = blocks.data();
   }
-  std::vector<int32_t> starts, lengths;
+  // Lets all sequences begin with the same blocks.
+  void share(int32_t tokens) {
+    for (std::size_t i = 0; i < blocks.size(); ++i) {
+      const auto block = static_cast<int32_t>(i) % view.max_blocks;
+      if (block < tokens / view.block_size) blocks[i] = block;
+    }
+  }
+  std::vector<int32_t> starts, lengths, blocks;
   mortise_batch view{};
 };
 
@@ -51,8 +63,9 @@ void add_units(const cuda::SpanRun& run, std::set<Unit>& seen) {
   }
 }
 
-void expect_complete(const std::vector<Sequence>& sequences, const PlanShape& shape) {
-  const Batch batch(sequences);
+void expect_complete(const std::vector<Sequence>& sequences, const PlanShape& shape, int32_t shared_tokens) {
+  Batch batch(sequences);
+  batch.share(shared_tokens);
   Plan plan;
   make_plan(batch.view, shape, plan);
   ASSERT_EQ(plan.worker_begin.size(), static_cast<std::size_t>(shape.num_workers) + 1);
@@ -105,7 +118,7 @@ TEST(CudaPlan, EverySpanOfEveryRowIsComputedOnce) {
     PlanShape s = shape(kv_heads * group, kv_heads, window, static_cast<int32_t>(1 + rng() % 300));
     s.prefill = rng() % 3 != 0;
     if (rng() % 3 == 0) s.partial_rows = static_cast<int64_t>(rng() % 500);
-    expect_complete(sequences, s);
+    expect_complete(sequences, s, rng() % 2 == 0 ? 0 : 1024);
   }
 }
 
@@ -168,6 +181,26 @@ TEST(CudaPlan, ManyEqualTilesAreNotCut) {
   make_plan(batch.view, shape(32, 8, 0, 1056), plan);  // 2048 tiles, two for nearly every worker
   EXPECT_TRUE(plan.merges.empty());
   EXPECT_EQ(shares(plan).second, 2 * 138);
+}
+
+TEST(CudaPlan, TilesOfCommonBlocksAreCutAlike) {
+  Batch batch(std::vector<Sequence>(16, Sequence{1, 8400}));
+  const PlanShape s = shape(32, 8, 0, 264);
+  Plan plan;
+  make_plan(batch.view, s, plan);
+  EXPECT_TRUE(plan.merges.empty());  // 128 tiles on half of the workers, which read as fast as memory gives
+  batch.share(8192);
+  make_plan(batch.view, s, plan);
+  EXPECT_EQ(plan.merges.size(), 128u);
+  ASSERT_EQ(plan.runs.size(), 256u);
+  for (std::size_t i = 0; i < plan.runs.size(); ++i) {
+    EXPECT_EQ(plan.runs[i].span_begin, i % 2 == 0 ? 0 : 33);
+    EXPECT_EQ(plan.runs[i].span_end, i % 2 == 0 ? 33 : 66);
+  }
+  PlanShape narrow = s;
+  narrow.partial_rows = 1000;  // too few to cut alike, or at all
+  make_plan(batch.view, narrow, plan);
+  EXPECT_TRUE(plan.merges.empty());
 }
 
 TEST(CudaPlan, WithoutRoomForPartialsNoTileIsCut) {
