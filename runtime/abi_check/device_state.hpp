@@ -11,6 +11,7 @@
 
 #include "abi_check/call.hpp"
 #include "mortise/ext/graph.h"
+#include "mortise/ext/rejection.h"
 
 namespace mortise::abi_check {
 
@@ -45,6 +46,7 @@ class Device : public Instance {
   // Work that is captured as a graph does not run, so nothing may be allocated or waited for meanwhile.
   std::atomic<int> num_captures{0};
   std::atomic<const mortise_graph_table*> graph{nullptr};  // the device's own
+  std::atomic<const mortise_rejection_table*> rejection{nullptr};
 
  private:
   struct Object {

@@ -62,9 +62,17 @@ constexpr mortise_graph_table kCheckedGraph = {
 }  // namespace
 
 const void* checked_device_extension(Instance& device, const char* id, const void* table) {
-  if (table == nullptr || std::string_view(id) != MORTISE_EXT_GRAPH) return table;
-  static_cast<Device&>(device).graph = static_cast<const mortise_graph_table*>(table);
-  return &kCheckedGraph;
+  auto& self = static_cast<Device&>(device);
+  if (table == nullptr) return table;
+  if (std::string_view(id) == MORTISE_EXT_GRAPH) {
+    self.graph = static_cast<const mortise_graph_table*>(table);
+    return &kCheckedGraph;
+  }
+  if (std::string_view(id) == MORTISE_EXT_REJECTION) {
+    self.rejection = static_cast<const mortise_rejection_table*>(table);
+    return &kCheckedRejection;
+  }
+  return table;
 }
 
 }  // namespace mortise::abi_check

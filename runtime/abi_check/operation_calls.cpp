@@ -12,7 +12,7 @@
 namespace mortise::abi_check {
 namespace {
 
-constexpr const char* kHeader = "mortise/device.h";
+constexpr const char *kHeader = "mortise/device.h", *kRejection = "mortise/ext/rejection.h";
 using Kind = Device::Kind;
 using Tensors = std::initializer_list<std::pair<const char*, const mortise_tensor*>>;
 
@@ -209,34 +209,77 @@ mortise_status head_reduce(mortise_device* handle, mortise_stream* stream, const
       [&](const auto& table, mortise_error* own) { return table.head_reduce(handle, stream, args, own); });
 }
 
+void check_rows_to_sample(const Call& call, const Device& self, mortise_stream* stream,
+                          const mortise_sample_args* args) {
+  call.check_struct(args, MORTISE_SIZE_0_5(mortise_sample_args), "args");
+  check_operation(call, self, stream, {{"logits", args->logits}}, nullptr);
+  const std::pair<const void*, const char*> arrays[] = {{args->temperatures, "temperatures"},
+                                                        {args->top_ks, "top_ks"},
+                                                        {args->top_ps, "top_ps"},
+                                                        {args->min_ps, "min_ps"},
+                                                        {args->keys, "keys"},
+                                                        {args->positions, "positions"},
+                                                        {args->tokens, "tokens"}};
+  for (const auto& [array, name] : arrays) call.check_array(array, args->logits->shape[0], kHeader, name);
+}
+
+// Checks the tokens that a device with host memory wrote.
+void check_tokens(const Call& call, const Device& self, const mortise_sample_args& args, const char* header,
+                  const char* rule) {
+  if (!self.is_host_memory()) return;
+  for (std::int64_t r = 0; r < args.logits->shape[0]; ++r) {
+    call.part_must(args.tokens[r] >= -1 && args.tokens[r] < args.logits->shape[1], header, rule,
+                   "tokens[{}] is {} of {} tokens", r, args.tokens[r], args.logits->shape[1]);
+  }
+}
+
 mortise_status sample(mortise_device* handle, mortise_stream* stream, const mortise_sample_args* args,
                       mortise_error* error) {
   static constexpr Function kFunction = {"sample", Tag::kStep};
   return checked<Device>(handle, kFunction, error, [&](Call& call, Device& self) {
-    call.check_struct(args, MORTISE_SIZE_0_5(mortise_sample_args), "args");
-    check_operation(call, self, stream, {{"logits", args->logits}}, nullptr);
-    const std::int64_t rows = args->logits->shape[0];
-    const std::pair<const void*, const char*> arrays[] = {{args->temperatures, "temperatures"},
-                                                          {args->top_ks, "top_ks"},
-                                                          {args->top_ps, "top_ps"},
-                                                          {args->min_ps, "min_ps"},
-                                                          {args->keys, "keys"},
-                                                          {args->positions, "positions"},
-                                                          {args->tokens, "tokens"}};
-    for (const auto& [array, name] : arrays) call.check_array(array, rows, kHeader, name);
+    check_rows_to_sample(call, self, stream, args);
     const mortise_status status =
         call.make(error, [&](mortise_error* own) { return table_of(self).sample(handle, stream, args, own); });
-    if (status != MORTISE_OK || !self.is_host_memory()) return status;
-    for (std::int64_t r = 0; r < rows; ++r) {
-      call.part_must(args->tokens[r] >= -1 && args->tokens[r] < args->logits->shape[1], kHeader,
-                     "Picks one token per row", "tokens[{}] is {} of {} tokens", r, args->tokens[r],
-                     args->logits->shape[1]);
+    if (status == MORTISE_OK) check_tokens(call, self, *args, kHeader, "Picks one token per row");
+    return status;
+  });
+}
+
+// Checks that each of the indices is -1 or below `end`.
+void check_indices(const Call& call, const Device& self, const std::int32_t* indices, std::int64_t rows,
+                   std::int64_t end, const char* rule, const char* name) {
+  call.check_array(indices, rows, kRejection, name);
+  if (!self.is_host_memory()) return;
+  for (std::int64_t r = 0; r < rows; ++r) {
+    call.caller_must(indices[r] >= -1 && indices[r] < end, kRejection, rule, "{}[{}] is {} of {}", name, r, indices[r],
+                     end);
+  }
+}
+
+mortise_status verify_drafts(mortise_device* handle, mortise_stream* stream, const mortise_verify_drafts_args* args,
+                             mortise_error* error) {
+  static constexpr Function kFunction = {"verify_drafts", Tag::kStep};
+  return checked<Device>(handle, kFunction, error, [&](Call& call, Device& self) {
+    call.check_struct(args, MORTISE_SIZE_0_6(mortise_verify_drafts_args), "args");
+    check_rows_to_sample(call, self, stream, args->rows);
+    const std::int64_t rows = args->rows->logits->shape[0], vocab_size = args->rows->logits->shape[1];
+    check_indices(call, self, args->drafts, rows, vocab_size, "a token of the vocabulary", "drafts");
+    if (args->distributions != nullptr) check_tensor(call, &self, "distributions", args->distributions);
+    if (args->distribution_rows != nullptr) {
+      const std::int64_t num_distributions = args->distributions == nullptr ? 0 : args->distributions->shape[0];
+      check_indices(call, self, args->distribution_rows, rows, num_distributions, "each draft's row of `distributions`",
+                    "distribution_rows");
     }
+    const mortise_status status = call.make(
+        error, [&](mortise_error* own) { return self.rejection.load()->verify_drafts(handle, stream, args, own); });
+    if (status == MORTISE_OK) check_tokens(call, self, *args->rows, kRejection, "Verifies at most one draft per row");
     return status;
   });
 }
 
 }  // namespace
+
+constinit const mortise_rejection_table kCheckedRejection = {sizeof(mortise_rejection_table), 0, verify_drafts};
 
 void check_operations(mortise_device_table& table) {
   replace(table.linear, &linear);

@@ -320,6 +320,7 @@ Parts StepTap::parts() {
   parts.model.self = reinterpret_cast<mortise_model*>(this);
   parts.model.api = &model_table_;
   parts.graphs = nullptr;
+  parts.rejection = nullptr;  // the host verifies drafts, with the same tokens
   return parts;
 }
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "conformance/denormals_off.hpp"
+#include "sampling/denormals_off.hpp"
 
 namespace mortise::conformance {
 namespace {

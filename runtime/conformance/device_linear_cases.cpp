@@ -3,8 +3,8 @@
 #include <cmath>
 #include <numeric>
 
-#include "conformance/denormals_off.hpp"
 #include "conformance/device_bench.hpp"
+#include "sampling/denormals_off.hpp"
 
 namespace mortise::conformance {
 namespace {

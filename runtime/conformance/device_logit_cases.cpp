@@ -1,11 +1,12 @@
-// runtime/conformance/device_logit_cases.cpp: rules of head_reduce and sample (device_bench.hpp says how they are
-// judged).
+// runtime/conformance/device_logit_cases.cpp: rules of head_reduce, sample and verify_drafts (device_bench.hpp says how
+// they are judged).
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
-#include "conformance/denormals_off.hpp"
 #include "conformance/device_bench.hpp"
+#include "mortise/ext/rejection.h"
+#include "sampling/denormals_off.hpp"
 
 namespace mortise::conformance {
 namespace {
@@ -106,6 +107,8 @@ struct Sampling {
   std::vector<std::int64_t> positions;
   std::vector<mortise_logit_edit> edits;
   std::vector<std::uint32_t> masks;
+  Matrix distributions;  // one for every fourth row
+  std::vector<std::int32_t> drafts, distribution_rows;
 
   Sampling(std::mt19937_64& random, std::int64_t rows, std::int64_t vocab)
       : logits(draw_matrix(random, MORTISE_F32, rows, vocab, 6)) {
@@ -129,9 +132,19 @@ struct Sampling {
     }
     for (std::int64_t word = 0; word < (vocab + 31) / 32; ++word) masks.push_back(static_cast<std::uint32_t>(random()));
     edits.push_back({});  // so that there is memory to point to
+    distributions = draw_matrix(random, MORTISE_F32, (rows + 3) / 4, vocab, 6);
+    for (std::int64_t r = 0; r < distributions.rows; ++r) {
+      for (std::int64_t i = 0; i < vocab; ++i) distributions.row(r)[i] = std::exp(distributions.row(r)[i]);
+    }
+    for (std::int64_t r = 0; r < rows; ++r) {
+      drafts.push_back(r % 2 == 0 ? static_cast<std::int32_t>(random() % static_cast<std::uint64_t>(vocab)) : -1);
+      distribution_rows.push_back(r % 4 == 0 ? static_cast<std::int32_t>(r / 4) : -1);
+    }
   }
 
-  Sampled by_device(const DeviceBench& bench, std::int64_t first, std::int64_t count) const {
+  // Draws the tokens with `sample`; with a table, verifies a draft of every second row with it.
+  Sampled by_device(const DeviceBench& bench, std::int64_t first, std::int64_t count,
+                    const mortise_rejection_table* rejection = nullptr) const {
     std::vector<std::int64_t> order(static_cast<std::size_t>(count));
     std::iota(order.begin(), order.end(), first);
     const auto part = [&](const auto& all) {
@@ -163,11 +176,37 @@ struct Sampling {
     bench.run("sample", [&](const auto& table, auto* device, mortise_error* error) {
       return table.sample(device, nullptr, &args, error);
     });
-    expect_equal(logits.rows_at(order), on.read(), "sample changes the logits");
+    if (rejection != nullptr) {
+      const DeviceBuffer draft = part(drafts), distribution_row = part(distribution_rows);
+      const DeviceMatrix all(bench.device, distributions);
+      mortise_verify_drafts_args verified{};
+      verified.struct_size = sizeof verified;
+      verified.rows = &args;
+      verified.drafts = draft.data<std::int32_t>();
+      verified.distributions = all.tensor();
+      verified.distribution_rows = distribution_row.data<std::int32_t>();
+      bench.run("verify_drafts", [&](const auto&, auto* device, mortise_error* error) {
+        return rejection->verify_drafts(device, nullptr, &verified, error);
+      });
+    }
+    expect_equal(logits.rows_at(order), on.read(),
+                 rejection == nullptr ? "sample changes the logits" : "verify_drafts changes the logits");
     return {values_of<std::int32_t>(tokens), values_of<float>(logprobs)};
   }
 
-  Sampled expected() const {
+  // What a draft is replaced by, from the tokens that the filters leave.
+  std::int32_t verified(std::size_t r, const mortise_sample_row& row, std::vector<mortise_candidate>& scratch) const {
+    const std::int64_t left = mortise_filter_tokens(&row, scratch.data());
+    std::vector<std::uint64_t> weights(static_cast<std::size_t>(row.vocab_size), 0);
+    for (std::size_t i = 0; i < static_cast<std::size_t>(left); ++i) {
+      weights[static_cast<std::size_t>(scratch[i].token)] = mortise_weight_of(mortise_exp(scratch[i].x - scratch[0].x));
+    }
+    const float* const distribution = distribution_rows[r] < 0 ? nullptr : distributions.row(distribution_rows[r]);
+    return mortise_verify_draft(weights.data(), distribution, row.vocab_size, drafts[r], row.key, row.position);
+  }
+
+  // `verifies`: as by_device with a table.
+  Sampled expected(bool verifies = false) const {
     const DenormalsOff denormals_off;
     Sampled all;
     std::vector<mortise_candidate> scratch(static_cast<std::size_t>(logits.columns));
@@ -186,6 +225,7 @@ struct Sampling {
       row.allowed = allowed_index[r] < 0 ? nullptr : masks.data();
       all.logprobs.push_back(0);
       all.tokens.push_back(mortise_sample_token(&row, scratch.data(), &all.logprobs.back()));
+      if (verifies && drafts[r] >= 0 && row.temperature > 0) all.tokens.back() = verified(r, row, scratch);
     }
     return all;
   }
@@ -212,11 +252,36 @@ void sampling_is_right(Subject& subject) {
   });
 }
 
+void verified_drafts_are_right(Subject& subject) {
+  in_each_type(subject, [](const DeviceBench& bench) {
+    const auto* const rejection = static_cast<const mortise_rejection_table*>(
+        bench.device.table->get_ext(bench.device.device, MORTISE_EXT_REJECTION));
+    if (rejection == nullptr) return;
+    for (int round = 0; round < bench.subject.rounds(2); ++round) {
+      const Sampling sampling(bench.random(), 40, 700);
+      const Sampled expected = sampling.expected(true), found = sampling.by_device(bench, 0, 40, rejection);
+      for (std::size_t r = 0; r < expected.tokens.size(); ++r) {
+        if (!bench.is_known && sampling.temperatures[r] > 0) continue;
+        expect(found.tokens[r] == expected.tokens[r], "verify_drafts: row {} gets the token {}, expected {}", r,
+               found.tokens[r], expected.tokens[r]);
+      }
+      for (std::int64_t r = 0; r < 40; r += 6) {
+        const Sampled alone = sampling.by_device(bench, r, 1, rejection);
+        expect(alone.tokens[0] == found.tokens[static_cast<std::size_t>(r)],
+               "verify_drafts: row {} gets another token alone than among other rows", r);
+      }
+    }
+  });
+}
+
 constexpr Case kDeviceLogitCases[] = {
     {"device.head_reduce", "head_reduce gives log-sum-exp, targets, ranks and top tokens, at once or in slices.",
      kOfDevice, head_reduce_is_right, true},
     {"device.sample", "sample draws the token that edits, masks, filters and keyed noise ask for.", kOfDevice,
      sampling_is_right, true},
+    {"device.verify_drafts",
+     "verify_drafts of " MORTISE_EXT_REJECTION " gives the draft or the recovered token, and changes no other row.",
+     kOfDevice, verified_drafts_are_right, true},
 };
 
 }  // namespace

@@ -1,8 +1,8 @@
 // runtime/conformance/device_row_cases.cpp: rules of operations on rows (device_bench.hpp says how they are judged).
 #include <algorithm>
 
-#include "conformance/denormals_off.hpp"
 #include "conformance/device_bench.hpp"
+#include "sampling/denormals_off.hpp"
 
 namespace mortise::conformance {
 namespace {

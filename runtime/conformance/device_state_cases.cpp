@@ -10,11 +10,11 @@
 #include <string_view>
 #include <thread>
 
-#include "conformance/denormals_off.hpp"
 #include "conformance/device_bench.hpp"
 #include "conformance/quantized_product.hpp"
 #include "mortise/ext/parallel.h"
 #include "mortise/numerics.h"
+#include "sampling/denormals_off.hpp"
 
 namespace mortise::conformance {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "conformance/denormals_off.hpp"
 #include "mortise/numerics.h"
+#include "sampling/denormals_off.hpp"
 
 namespace mortise::conformance {
 namespace {

@@ -1,6 +1,7 @@
 #include "engine/row_work.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "sampling/edits.hpp"
@@ -30,6 +31,7 @@ void RowWork::assign(std::span<const LogitRow> rows, std::span<const ScheduledSe
   scheduled_ = scheduled;
   for (auto* array : {&draws_.rows, &draws_.num_top, &scores_.rows, &scores_.targets, &scores_.num_top}) array->clear();
   draws_.wanted_logits.clear();
+  draws_.drafts.clear();
   clear(draws_.sampling);
   own_edits_.clear();
   draw_places_.clear();
@@ -54,7 +56,7 @@ void RowWork::add_draws(bool described) {
     if (row.target >= 0 || sequence(row).request().logprobs.has_value() != described) continue;
     draw_places_.push_back(i);
     add_draw(row);
-    if (rejection_) add_range(draw_places_.size() - 1);
+    if (rejection_) add_draft(draw_places_.size() - 1);
   }
 }
 
@@ -85,14 +87,14 @@ RowEdits RowWork::edits_of(const Sequence& owner, std::span<const std::int32_t> 
   return {0, own_edits_.emplace_back(owner.edits.with(drafts, banned)), {}};
 }
 
-// The host verifies the drafts of a sequence that samples. For that it needs the logits of each row that a draft
-// follows.
-void RowWork::add_range(std::size_t draw) {
+// Adds the draft after a row of a sequence that samples. If the device cannot verify it, the host needs the logits.
+void RowWork::add_draft(std::size_t draw) {
   const LogitRow& row = rows_[draw_places_[draw]];
   const Sequence& owner = sequence(row);
-  if (owner.request().sampling.temperature == 0) return;
+  if (owner.request().sampling.temperature < std::numeric_limits<float>::min()) return;  // a denormal counts as 0
   const std::size_t index = drafts_before(owner, row).size();
   if (index >= owner.drafts.size()) return;
+  draws_.drafts.push_back({draw, owner.drafts[index], distribution_of(owner, index)});
   if (index == 0) {
     draws_.wanted_logits.push_back({draw, 1});
   } else {
@@ -132,9 +134,16 @@ RowSampling RowWork::sampling_of(std::size_t draw) const {
   return result;
 }
 
-// Verifies each row that a draft follows. If the draft is accepted, the row's token becomes the draft; otherwise it
-// becomes the recovered token. Rows after a sequence's first rejected draft are skipped, because their results are not
-// used.
+// Returns the distribution that a draft was drawn from; empty: it was certain.
+std::span<const float> RowWork::distribution_of(const Sequence& owner, std::size_t draft) const {
+  const auto vocab = static_cast<std::size_t>(vocab_size_);
+  const std::span<const float> all(owner.draft_distributions);
+  return all.empty() ? all : all.subspan(draft * vocab, vocab);
+}
+
+// Verifies each row that a draft follows, if the device cannot. If the draft is accepted, the row's token becomes the
+// draft; otherwise it becomes the recovered token. Rows after a sequence's first rejected draft are skipped, because
+// their results are not used.
 void RowWork::verify_by_rejection(const DrawnLogits& drawn) {
   const auto vocab = static_cast<std::size_t>(vocab_size_);
   for (std::size_t i = 0; i < drawn.range.count; ++i) {
@@ -143,11 +152,11 @@ void RowWork::verify_by_rejection(const DrawnLogits& drawn) {
     if (row.seq == rejected_seq_) return;
     const Sequence& owner = sequence(row);
     const std::size_t index = drafts_before(owner, row).size();
-    const std::vector<double> p = target_distribution(drawn.logits.subspan(i * drawn.stride, vocab), sampling_of(draw));
-    std::span<const float> q(owner.draft_distributions);
-    if (!q.empty()) q = q.subspan(index * vocab, vocab);
+    const std::vector<std::uint64_t> weights =
+        target_weights(drawn.logits.subspan(i * drawn.stride, vocab), sampling_of(draw));
     const std::int32_t draft = owner.drafts[index];
-    drawn.tokens[i] = rejection_sample(p, q, draft, draws_.sampling.keys[draw], draws_.sampling.positions[draw]);
+    drawn.tokens[i] = rejection_sample(weights, distribution_of(owner, index), draft, draws_.sampling.keys[draw],
+                                       draws_.sampling.positions[draw]);
     if (drawn.tokens[i] != draft) rejected_seq_ = row.seq;
   }
 }

@@ -1,6 +1,6 @@
 // runtime/engine/row_work.hpp: turns a step's logit rows into work for an Execution, and its results into TokenInfos.
-// Rows that draw a token get the sampling arguments of their sequences. With rejection sampling the drafts are verified
-// here. Engine's thread only.
+// Rows that draw a token get the sampling arguments of their sequences. With rejection sampling they get their drafts
+// too, which are verified here if the device cannot. Engine's thread only.
 #pragma once
 
 #include <cstdint>
@@ -39,10 +39,11 @@ class RowWork {
   }
   void add_draws(bool described);
   void add_draw(const LogitRow& row);
-  void add_range(std::size_t draw);
+  void add_draft(std::size_t draw);
   RowEdits edits_of(const Sequence& owner, std::span<const std::int32_t> drafts);
   std::int32_t allowed_set(const Sequence& sequence, std::span<const std::int32_t> drafts);
   RowSampling sampling_of(std::size_t draw) const;
+  std::span<const float> distribution_of(const Sequence& owner, std::size_t draft) const;
   void verify_by_rejection(const DrawnLogits& drawn);
 
   const std::int32_t vocab_size_;

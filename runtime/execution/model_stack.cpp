@@ -189,6 +189,7 @@ void ModelStack::open_attention() {
 void ModelStack::finish_parts() {
   parts_.attention = attention_->active_part<mortise_attention, mortise_attention_table>();
   parts_.graphs = graph_table();
+  parts_.rejection = static_cast<const mortise_rejection_table*>(device_->get_ext(MORTISE_EXT_REJECTION));
   parts_.prefix_groups = (attention_->component().capabilities & MORTISE_CAP_CASCADE) != 0;
   parts_.vocab_size = dims().vocab_size;
 }

@@ -11,6 +11,7 @@
 #include "loader/active_part.hpp"
 #include "mortise/attention.h"
 #include "mortise/ext/graph.h"
+#include "mortise/ext/rejection.h"
 #include "mortise/model.h"
 
 namespace mortise {
@@ -27,9 +28,10 @@ struct ShardParts {
   AttentionPart attention;
   // The device's graph functions, if all parts of a step can be captured; else null.
   const mortise_graph_table* graphs = nullptr;
-  bool prefix_groups = false;    // batches list them: the attention has MORTISE_CAP_CASCADE
-  std::int32_t vocab_size = 0;   // columns of the model's head
-  std::int32_t hidden_size = 0;  // of the model; 0: unknown
+  const mortise_rejection_table* rejection = nullptr;  // the device's; null: it has none
+  bool prefix_groups = false;                          // batches list them: the attention has MORTISE_CAP_CASCADE
+  std::int32_t vocab_size = 0;                         // columns of the model's head
+  std::int32_t hidden_size = 0;                        // of the model; 0: unknown
   // Keeps the instances and the KV memory alive. Null: the caller does.
   std::shared_ptr<const void> owner;
 

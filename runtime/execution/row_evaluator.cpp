@@ -60,6 +60,7 @@ RowEvaluator::RowEvaluator(const ShardParts& parts, const ExecutionLimits& limit
       limits_(limits),
       upload_(parts.device, UploadOrder::kBesideQueued),
       further_upload_(parts.device),
+      draft_upload_(parts.device),
       edits_(parts.device),
       tokens_(parts.device),
       logits_(parts.device),
@@ -213,7 +214,50 @@ void RowEvaluator::sample(const mortise_step& step, const mortise_tensor& logits
   args.logits = &drawn;
   parts_.device.call<&mortise_device_table::sample>("sample", step.stream, &args);
   if (draws_->num_choices > 1) draw_further(step, args, first, count);
-  if (draws_->on_logits && shows_logits_) show_logits(logits, arrays, first, count);
+  if (!draws_->drafts.empty() && parts_.rejection != nullptr) {
+    verify_drafts(step, args, first, count);
+  } else if (draws_->on_logits && shows_logits_) {
+    show_logits(logits, arrays, first, count);
+  }
+}
+
+// Verifies the drafts of `count` rows from `first` on by rejection sampling.
+void RowEvaluator::verify_drafts(const mortise_step& step, const mortise_sample_args& args, std::size_t first,
+                                 std::size_t count) {
+  const auto is_earlier = [](const RowDraft& draft, std::size_t draw) { return draft.draw < draw; };
+  const auto begin = std::ranges::lower_bound(draws_->drafts, first, {}, &RowDraft::draw);
+  const auto end = std::lower_bound(begin, draws_->drafts.end(), first + count, is_earlier);
+  if (begin == end) return;
+  std::vector<std::int32_t> drafts(count, -1), distribution_rows(count, -1);
+  std::vector<std::size_t> places;  // of the distributions in the upload: equally far from each other
+  draft_upload_.clear();
+  for (auto draft = begin; draft != end; ++draft) {
+    drafts[draft->draw - first] = draft->token;
+    if (draft->distribution.empty()) continue;
+    distribution_rows[draft->draw - first] = static_cast<std::int32_t>(places.size());
+    places.push_back(draft_upload_.put(draft->distribution));
+  }
+  const std::size_t draft = draft_upload_.put(std::span<const std::int32_t>(drafts));
+  const std::size_t distribution_row = draft_upload_.put(std::span<const std::int32_t>(distribution_rows));
+  draft_upload_.upload();
+  mortise_verify_drafts_args verified{};
+  verified.struct_size = sizeof verified;
+  verified.rows = &args;
+  verified.drafts = draft_upload_.device<std::int32_t>(draft);
+  mortise_tensor distributions{};
+  if (!places.empty()) {
+    distributions = matrix(draft_upload_.device<float>(places.front()), MORTISE_F32,
+                           static_cast<std::int64_t>(places.size()), parts_.vocab_size);
+    if (places.size() > 1) {
+      distributions.stride[0] = static_cast<std::int64_t>((places[1] - places[0]) / sizeof(float));
+    }
+    distributions.bytes = places.back() - places.front() + static_cast<std::size_t>(parts_.vocab_size) * sizeof(float);
+    verified.distributions = &distributions;
+    verified.distribution_rows = draft_upload_.device<std::int32_t>(distribution_row);
+  }
+  parts_.device.perform("verify_drafts", [&](mortise_error* error) {
+    return parts_.rejection->verify_drafts(parts_.device.self, step.stream, &verified, error);
+  });
 }
 
 // Draws the further choices of each row. Each draw bans the tokens drawn before, so the host must read them first.

@@ -41,6 +41,7 @@ class RowEvaluator {
               std::size_t count);
   void evaluate_chunk(const mortise_step& step, const mortise_tensor& logits, const Arrays& arrays, std::size_t first);
   void sample(const mortise_step& step, const mortise_tensor& logits, const Arrays& arrays, std::size_t first);
+  void verify_drafts(const mortise_step& step, const mortise_sample_args& args, std::size_t first, std::size_t count);
   void draw_further(const mortise_step& step, mortise_sample_args args, std::size_t first, std::size_t count);
   void show_logits(const mortise_tensor& logits, const Arrays& arrays, std::size_t first, std::size_t count);
   void describe(const mortise_step& step, const mortise_tensor& logits, const Arrays& arrays, std::size_t first);
@@ -48,7 +49,7 @@ class RowEvaluator {
   const ShardParts& parts_;
   const bool shows_logits_;
   const ExecutionLimits& limits_;
-  PackedUpload upload_, further_upload_;
+  PackedUpload upload_, further_upload_, draft_upload_;
   EditTable edits_;
   Download tokens_, logits_;
   HeadPass head_;

@@ -59,6 +59,13 @@ struct DrawnLogits {
   std::span<std::int32_t> tokens;
 };
 
+// A draft that follows a drawing row. Borrows the distribution.
+struct RowDraft {
+  std::size_t draw = 0;  // index in DrawRows
+  std::int32_t token = 0;
+  std::span<const float> distribution;  // it was drawn from, [vocabulary]; empty: the draft was certain
+};
+
 // Rows that draw a token. A value.
 struct DrawRows {
   std::vector<std::int32_t> rows;     // of the batch
@@ -71,6 +78,9 @@ struct DrawRows {
   // range may come in pieces.
   std::vector<DrawRange> wanted_logits;
   std::function<void(const DrawnLogits&)> on_logits;
+  // Drafts to verify by rejection sampling, by ascending draw. If the device can verify them (mortise/ext/rejection.h),
+  // it does, and on_logits is not called; otherwise on_logits must.
+  std::vector<RowDraft> drafts;
 
   std::size_t size() const { return rows.size(); }
 };

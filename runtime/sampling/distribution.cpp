@@ -1,18 +1,15 @@
 #include "sampling/distribution.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
+
+#include "mortise/numerics.h"
+#include "sampling/denormals_off.hpp"
 
 namespace mortise {
 namespace {
 
 constexpr float kNever = -std::numeric_limits<float>::infinity();
-constexpr float kLargest = std::numeric_limits<float>::max();
-
-float clean(float value) {
-  return std::isnan(value) ? kNever : std::min(value, kLargest);
-}
 
 // Applies edits, the allowed set and the temperature. The score is -infinity for tokens that cannot be drawn.
 std::vector<float> scores_of(std::span<const float> logits, const RowSampling& row) {
@@ -20,30 +17,35 @@ std::vector<float> scores_of(std::span<const float> logits, const RowSampling& r
   for (const LogitEdit& edit : row.edits) {
     float& l = scores[static_cast<std::size_t>(edit.token)];
     l += edit.bias;
-    l = l > 0 ? l / edit.repetition : l * edit.repetition;
+    l = l > 0 ? l / edit.repetition : mortise_product(l, edit.repetition);
     l -= edit.subtract;
   }
   for (std::size_t id = 0; id < scores.size(); ++id) {
     const bool allowed = row.allowed.empty() || (row.allowed[id / 32] >> (id % 32) & 1u) != 0;
-    const float l = allowed ? clean(scores[id]) : kNever;
-    scores[id] = l == kNever ? kNever : clean(l / row.temperature);
+    const float l = allowed ? mortise_clean(scores[id]) : kNever;
+    scores[id] = l == kNever ? kNever : mortise_clean(l / row.temperature);
   }
   return scores;
 }
 
-// Keeps the shortest prefix of `left`, which is sorted, whose integer weights reach the share `top_p` of their sum.
+// round(exp(score - largest) * 2^32)
+std::uint64_t weight_of(float score, float largest) {
+  constexpr float kWeightlessBelow = -23.0f;  // below it the weight rounds to 0
+  const float d = score - largest;
+  return d < kWeightlessBelow ? 0 : mortise_weight_of(mortise_exp(d));
+}
+
+// Keeps the shortest prefix of `left`, which is sorted, whose weights reach the share `top_p` of their sum.
 void keep_top_p(const std::vector<float>& scores, float top_p, std::vector<std::int32_t>& left) {
-  constexpr double kOne = 4294967296.0;  // 2^32
-  const double largest = scores[static_cast<std::size_t>(left.front())];
+  const float largest = scores[static_cast<std::size_t>(left.front())];
   std::vector<std::uint64_t> weights;
   weights.reserve(left.size());
   std::uint64_t all = 0;
   for (std::int32_t id : left) {
-    const double weight = std::nearbyint(std::exp(scores[static_cast<std::size_t>(id)] - largest) * kOne);
-    weights.push_back(static_cast<std::uint64_t>(weight));
+    weights.push_back(weight_of(scores[static_cast<std::size_t>(id)], largest));
     all += weights.back();
   }
-  const auto share = static_cast<std::uint64_t>(std::nearbyint(std::max(static_cast<double>(top_p), 0.0) * kOne));
+  const std::uint64_t share = top_p > 0 ? mortise_weight_of(top_p) : 0;
   // ceil(share * all / 2^32) without an overflow of the product: all is at most vocabulary * 2^32.
   const std::uint64_t high = (all >> 32) * share, low = (all & 0xffffffffu) * share;
   const std::uint64_t need = high + (low >> 32) + ((low & 0xffffffffu) != 0 ? 1 : 0);
@@ -55,14 +57,14 @@ void keep_top_p(const std::vector<float>& scores, float top_p, std::vector<std::
 
 }  // namespace
 
-std::vector<double> target_distribution(std::span<const float> logits, const RowSampling& row) {
+std::vector<std::uint64_t> target_weights(std::span<const float> logits, const RowSampling& row) {
+  const DenormalsOff denormals_off;
   const std::vector<float> scores = scores_of(logits, row);
-  std::vector<double> probabilities(scores.size(), 0.0);
+  std::vector<std::uint64_t> weights(scores.size(), 0);
   const float largest = *std::max_element(scores.begin(), scores.end());
-  if (largest == kNever) return probabilities;
+  if (largest == kNever) return weights;
 
-  const float bound =
-      row.min_p > 0 ? largest + static_cast<float>(std::log(std::min(static_cast<double>(row.min_p), 1.0))) : kNever;
+  const float bound = row.min_p > 0 ? largest + mortise_log(std::min(row.min_p, 1.0f)) : kNever;
   std::vector<std::int32_t> left;
   for (std::size_t id = 0; id < scores.size(); ++id) {
     if (scores[id] != kNever && scores[id] >= bound) left.push_back(static_cast<std::int32_t>(id));
@@ -79,14 +81,10 @@ std::vector<double> target_distribution(std::span<const float> logits, const Row
     std::sort(left.begin(), left.end(), before);
     keep_top_p(scores, row.top_p, left);
   }
-  double sum = 0;
   for (std::int32_t id : left) {
-    double& p = probabilities[static_cast<std::size_t>(id)];
-    p = std::exp(static_cast<double>(scores[static_cast<std::size_t>(id)]) - static_cast<double>(largest));
-    sum += p;
+    weights[static_cast<std::size_t>(id)] = weight_of(scores[static_cast<std::size_t>(id)], largest);
   }
-  for (std::int32_t id : left) probabilities[static_cast<std::size_t>(id)] /= sum;
-  return probabilities;
+  return weights;
 }
 
 }  // namespace mortise

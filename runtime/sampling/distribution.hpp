@@ -1,5 +1,5 @@
-// runtime/sampling/distribution.hpp: the probabilities with which a row's token is drawn, after all sampling
-// parameters. A device's `sample` draws from them without computing them; rejection sampling needs them.
+// runtime/sampling/distribution.hpp: the distribution that a row's token is drawn from, after all sampling parameters.
+// A device's `sample` draws from it without computing it; rejection sampling needs it.
 #pragma once
 
 #include <cstdint>
@@ -20,9 +20,8 @@ struct RowSampling {
   std::span<const std::uint32_t> allowed;  // token t is bit t % 32 of allowed[t / 32]; empty: all
 };
 
-// The probability of each token, by the steps of docs/numerics.md, "Sampling", from edits to top_p. The sum is 1 up to
-// rounding, or 0 if no token is left.
-// REQUIRES: temperature > 0.
-std::vector<double> target_distribution(std::span<const float> logits, const RowSampling& row);
+// The weight of each token, by the steps of docs/numerics.md, "Sampling", from edits to top_p. Its share of their sum
+// is its probability. All are 0 if no token is left. REQUIRES: temperature > 0, and no denormal.
+std::vector<std::uint64_t> target_weights(std::span<const float> logits, const RowSampling& row);
 
 }  // namespace mortise

@@ -312,8 +312,8 @@ typedef struct mortise_device_table {
   int32_t (*vocab_slice)(mortise_device* device);
 
   /* Returns the table of an extension (ext/parallel.h, ext/graph.h, ext/collective.h, ext/weight_cache.h,
-   * ext/tuning.h), or NULL if there is none. The table lives until the device is destroyed. Returns the same as
-   * the component's get_ext; parts that were given the device call this one. [any] since 0.1 */
+   * ext/tuning.h, ext/rejection.h), or NULL if there is none. The table lives until the device is destroyed. Returns
+   * the same as the component's get_ext; parts that were given the device call this one. [any] since 0.1 */
   const void* (*get_ext)(mortise_device* device, const char* id);
 
   /* Allocates host memory that `copy` can read and write at full speed and without blocking: page-locked memory on a

@@ -453,11 +453,11 @@ static inline void mortise_log_sum_exp(const float* logits, int64_t columns, flo
   }
 }
 
-/* The noise of a token: g of docs/numerics.md, "Sampling". */
-static inline float mortise_noise(uint64_t key, uint64_t position, int32_t token) {
-  uint32_t c0 = (uint32_t)position, c1 = (uint32_t)(position >> 32), c2 = (uint32_t)token, c3 = 0;
+/* The first two output words of Philox4x32-10 with this counter. */
+static inline void mortise_philox(uint64_t key, uint64_t position, uint32_t c2, uint32_t c3, uint32_t words[2]) {
+  uint32_t c0 = (uint32_t)position, c1 = (uint32_t)(position >> 32);
   uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
-  for (int round = 0; round < 10; ++round) { /* Philox4x32-10 */
+  for (int round = 0; round < 10; ++round) {
     const uint64_t p0 = UINT64_C(0xD2511F53) * c0, p1 = UINT64_C(0xCD9E8D57) * c2;
     c0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
     c1 = (uint32_t)p1;
@@ -466,8 +466,15 @@ static inline float mortise_noise(uint64_t key, uint64_t position, int32_t token
     k0 += 0x9E3779B9u;
     k1 += 0xBB67AE85u;
   }
-  if (c0 < 0x80000000u) return -mortise_log(-mortise_log1p(-(((float)c0 + 0.5f) * 0x1p-32f)));
-  return -mortise_log(-mortise_log(((float)(0xffffffffu - c0) + 0.5f) * 0x1p-32f));
+  words[0] = c0;
+  words[1] = c1;
+}
+/* The noise of a token: g of docs/numerics.md, "Sampling". */
+static inline float mortise_noise(uint64_t key, uint64_t position, int32_t token) {
+  uint32_t r[2];
+  mortise_philox(key, position, (uint32_t)token, 0, r);
+  if (r[0] < 0x80000000u) return -mortise_log(-mortise_log1p(-(((float)r[0] + 0.5f) * 0x1p-32f)));
+  return -mortise_log(-mortise_log(((float)(0xffffffffu - r[0]) + 0.5f) * 0x1p-32f));
 }
 
 /* One row to draw a token from; the fields are those of mortise_sample_args. */
@@ -496,8 +503,9 @@ static inline uint64_t mortise_weight_of(float p) {
   return (uint64_t)mortise_nearest((double)p * 0x1p32);
 }
 
-/* Draws a token; -1 if none can be drawn. `logprob` may be NULL. `scratch` has room for vocab_size candidates. */
-static inline int32_t mortise_sample_token(const mortise_sample_row* row, mortise_candidate* scratch, float* logprob) {
+/* Puts the tokens that can be drawn into `scratch`, in their order: with temperature 0 all of them, else those that the
+ * filters leave. Returns their number. */
+static inline int64_t mortise_filter_tokens(const mortise_sample_row* row, mortise_candidate* scratch) {
   const float nothing = mortise_negative(MORTISE_INFINITY);
   const int greedy = !(row->temperature > 0);
   int64_t n = 0;
@@ -517,10 +525,9 @@ static inline int32_t mortise_sample_token(const mortise_sample_row* row, mortis
     scratch[n].x = x;
     scratch[n++].token = (int32_t)i;
   }
-  if (logprob != NULL) logprob[0] = n == 0 ? nothing : 0.0f;
-  if (n == 0) return -1;
+  if (n == 0) return 0;
   qsort(scratch, (size_t)n, sizeof *scratch, mortise_compare_candidates);
-  if (greedy) return scratch[0].token;
+  if (greedy) return n;
 
   const float max = scratch[0].x;
   if (row->min_p > 0) {
@@ -528,22 +535,34 @@ static inline int32_t mortise_sample_token(const mortise_sample_row* row, mortis
     while (n > 1 && !(scratch[n - 1].x >= bound)) --n;
   }
   if (row->top_k > 0 && row->top_k < n) n = row->top_k;
-  uint64_t total = 0, sum = 0;
-  for (int64_t i = 0; i < n; ++i) total += mortise_weight_of(mortise_exp(scratch[i].x - max));
   if (row->top_p < 1) {
     __extension__ typedef unsigned __int128 wide;
+    uint64_t total = 0, sum = 0;
+    for (int64_t i = 0; i < n; ++i) total += mortise_weight_of(mortise_exp(scratch[i].x - max));
     const uint64_t p = row->top_p > 0 ? mortise_weight_of(row->top_p) : 0;
     const uint64_t need = (uint64_t)(((wide)p * total + 0xffffffffu) >> 32);
     int64_t kept = 0;
     do sum += mortise_weight_of(mortise_exp(scratch[kept++].x - max));
     while (kept < n && sum < need);
     n = kept;
-    total = sum;
   }
+  return n;
+}
+
+/* Draws a token; -1 if none can be drawn. `logprob` may be NULL. `scratch` has room for vocab_size candidates. */
+static inline int32_t mortise_sample_token(const mortise_sample_row* row, mortise_candidate* scratch, float* logprob) {
+  const float nothing = mortise_negative(MORTISE_INFINITY);
+  const int64_t n = mortise_filter_tokens(row, scratch);
+  if (logprob != NULL) logprob[0] = n == 0 ? nothing : 0.0f;
+  if (n == 0) return -1;
+  if (!(row->temperature > 0)) return scratch[0].token;
+  const float max = scratch[0].x;
+  uint64_t total = 0;
   int64_t best = 0;
   float best_score = nothing;
   for (int64_t i = 0; i < n; ++i) {
     const float score = scratch[i].x + mortise_noise(row->key, row->position, scratch[i].token);
+    total += mortise_weight_of(mortise_exp(scratch[i].x - max));
     if (score > best_score || (score == best_score && scratch[i].token < scratch[best].token)) {
       best_score = score;
       best = i;
@@ -551,6 +570,65 @@ static inline int32_t mortise_sample_token(const mortise_sample_row* row, mortis
   }
   if (logprob != NULL) logprob[0] = (scratch[best].x - max) - mortise_log((float)total * 0x1p-32f);
   return scratch[best].token;
+}
+
+/* --- rejection sampling --- */
+
+/* A number in (0, 1) of 52 bits. `purpose`: 0 to accept a draft, 1 to recover. */
+static inline double mortise_uniform(uint64_t key, uint64_t position, uint32_t purpose) {
+  uint32_t r[2];
+  mortise_philox(key, position, purpose, 1, r);
+  return ((double)((uint64_t)(r[0] >> 6) << 26 | r[1] >> 6) + 0.5) * 0x1p-52;
+}
+/* The nearest integer, ties to even, of x in units of 2^-bits. REQUIRES: x * 2^bits is 0 .. 2^63. */
+static inline uint64_t mortise_whole(double x, int bits) {
+  const double scaled = x * (double)(UINT64_C(1) << bits);
+  return (uint64_t)(scaled < 0x1p52 ? (scaled + 0x1p52) - 0x1p52 : scaled); /* larger ones are integers */
+}
+/* The probability of token i in the distribution of the draft: of its numbers as integers, `largest` being 2^32 and
+ * `total` the sum; with `largest` 0 the draft was certain. */
+static inline double mortise_draft_probability(const float* distribution, float largest, uint64_t total, int64_t i,
+                                               int32_t draft) {
+  if (largest == 0) return i == draft ? 1.0 : 0.0;
+  return (double)mortise_whole((double)distribution[i] / (double)largest, 32) / (double)total;
+}
+/* What p has more than q, as an integer in units of 2^-60. */
+static inline uint64_t mortise_excess(double p, double q) {
+  return p > q ? mortise_whole(p - q, 60) : 0;
+}
+
+/* Verifies a draft: returns it, or the recovered token, or -1 if no token can be drawn. `weights` [vocab_size] has
+ * round(exp(x - X) * 2^32) for each token that the filters leave, and 0 for the others. `distribution` [vocab_size] is
+ * what the draft was drawn from; NULL: it was certain. */
+static inline int32_t mortise_verify_draft(const uint64_t* weights, const float* distribution, int64_t vocab_size,
+                                           int32_t draft, uint64_t key, uint64_t position) {
+  uint64_t total = 0, draft_total = 0, excess = 0, sum = 0;
+  float largest = 0;
+  for (int64_t i = 0; i < vocab_size; ++i) {
+    total += weights[i];
+    if (distribution != NULL && distribution[i] > largest) largest = distribution[i];
+  }
+  if (total == 0) return -1;
+  for (int64_t i = 0; largest > 0 && i < vocab_size; ++i) {
+    draft_total += mortise_whole((double)distribution[i] / (double)largest, 32);
+  }
+  const double p_of_draft = (double)weights[draft] / (double)total;
+  const double q_of_draft = mortise_draft_probability(distribution, largest, draft_total, draft, draft);
+  if (mortise_uniform(key, position, 0) * q_of_draft < p_of_draft) return draft;
+  for (int64_t i = 0; i < vocab_size; ++i) {
+    excess += mortise_excess((double)weights[i] / (double)total,
+                             mortise_draft_probability(distribution, largest, draft_total, i, draft));
+  }
+  if (excess == 0) return weights[draft] > 0 ? draft : -1; /* the distributions are equal, but for rounding */
+  uint64_t wanted = (uint64_t)(mortise_uniform(key, position, 1) * (double)excess);
+  if (wanted >= excess) wanted = excess - 1;
+  int64_t token = -1;
+  while (sum <= wanted) {
+    ++token;
+    sum += mortise_excess((double)weights[token] / (double)total,
+                          mortise_draft_probability(distribution, largest, draft_total, token, draft));
+  }
+  return (int32_t)token;
 }
 
 #endif

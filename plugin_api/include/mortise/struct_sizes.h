@@ -71,7 +71,9 @@ enum {
   MORTISE_SIZE_0_6_mortise_schedule_view = 168,
   MORTISE_SIZE_0_6_mortise_model_dims = 72,
   MORTISE_SIZE_0_6_mortise_quantized_matrix = 64,
-  MORTISE_SIZE_0_6_mortise_collective_table = 48
+  MORTISE_SIZE_0_6_mortise_collective_table = 48,
+  MORTISE_SIZE_0_6_mortise_verify_drafts_args = 40,
+  MORTISE_SIZE_0_6_mortise_rejection_table = 16
 };
 
 #endif

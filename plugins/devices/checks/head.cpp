@@ -8,7 +8,7 @@
 namespace mortise {
 namespace {
 
-constexpr char kReduce[] = "head_reduce", kSample[] = "sample";
+constexpr char kReduce[] = "head_reduce", kVerify[] = "verify_drafts";
 
 void check_logits(const mortise_tensor* logits, const char* where) {
   check_matrix(logits, where, "logits");
@@ -35,10 +35,10 @@ void check_head_reduce(const mortise_head_reduce_args& args, std::int32_t slice)
   }
 }
 
-void check_sample(const mortise_sample_args& args) {
-  check_logits(args.logits, kSample);
-  const auto require = [](const void* array, const char* name) {
-    if (array == nullptr) invalid(kSample, std::string(name) + " is missing");
+void check_sample(const mortise_sample_args& args, const char* where) {
+  check_logits(args.logits, where);
+  const auto require = [where](const void* array, const char* name) {
+    if (array == nullptr) invalid(where, std::string(name) + " is missing");
   };
   require(args.temperatures, "temperatures");
   require(args.top_ks, "top_ks");
@@ -48,10 +48,24 @@ void check_sample(const mortise_sample_args& args) {
   require(args.positions, "positions");
   require(args.tokens, "tokens");
   if (args.allowed_index != nullptr) require(args.allowed_masks, "allowed_masks");
-  if (args.logits->shape[1] == 0) invalid(kSample, "logits are " + matrix_text(*args.logits));
+  if (args.logits->shape[1] == 0) invalid(where, "logits are " + matrix_text(*args.logits));
   if (args.edit_begins == nullptr) return;
   require(args.edit_counts, "edit_counts");
   require(args.edits, "edits");
+}
+
+mortise_sample_args checked_rows(const mortise_verify_drafts_args& args) {
+  if (args.rows == nullptr) invalid(kVerify, "rows is missing");
+  const auto rows = known(args.rows);
+  check_sample(rows, kVerify);
+  if (args.drafts == nullptr) invalid(kVerify, "drafts is missing");
+  if (args.distribution_rows == nullptr) return rows;
+  check_matrix(args.distributions, kVerify, "distributions");
+  if (args.distributions->dtype != MORTISE_F32 || args.distributions->shape[1] != rows.logits->shape[1]) {
+    invalid(kVerify, "distributions are " + matrix_text(*args.distributions) + ", but logits are " +
+                         matrix_text(*rows.logits) + "; expected f32 of the same vocabulary");
+  }
+  return rows;
 }
 
 }  // namespace mortise

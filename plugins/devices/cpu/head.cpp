@@ -1,4 +1,4 @@
-// Operations on logits: reductions over the vocabulary, and drawing tokens. Threads divide the rows.
+// Operations on logits: reductions over the vocabulary, drawing tokens and verifying drafts. Threads divide the rows.
 #include <algorithm>
 #include <limits>
 
@@ -6,6 +6,7 @@
 #include "devices/cpu/cpu_device.hpp"
 #include "devices/cpu/matrix.hpp"
 #include "devices/cpu/ops.hpp"
+#include "mortise/numerics.h"
 
 namespace mortise::cpu {
 namespace {
@@ -52,24 +53,33 @@ void reduce_row(const HeadKernels& kernels, const mortise_head_reduce_args& args
 
 // --- sample ---
 
-constexpr char kSample[] = "sample";
+constexpr char kSample[] = "sample", kVerify[] = "verify_drafts";
 
 static_assert(sizeof(LogitEdit) == sizeof(mortise_logit_edit));
 
-void check_edits(const mortise_sample_args& args, const Matrix& logits) {
+void check_edits(const mortise_sample_args& args, const Matrix& logits, const char* where) {
   if (args.edit_begins == nullptr) return;
   for (std::size_t r = 0; r < logits.rows; ++r) {
     const std::int32_t begin = args.edit_begins[r], count = args.edit_counts[r];
     if (begin < 0 || count < 0) {
-      invalid(kSample, "row " + std::to_string(r) + " has " + std::to_string(count) + " edits from " +
-                           std::to_string(begin) + " on");
+      invalid(where, "row " + std::to_string(r) + " has " + std::to_string(count) + " edits from " +
+                         std::to_string(begin) + " on");
     }
     for (std::int32_t i = begin; i < begin + count; ++i) {
       const std::int32_t token = args.edits[i].token;
       if (token >= 0 && static_cast<std::size_t>(token) < logits.columns) continue;
-      invalid(kSample, "edits[" + std::to_string(i) + "] of row " + std::to_string(r) + " is for token " +
-                           std::to_string(token) + "; expected one below " + std::to_string(logits.columns));
+      invalid(where, "edits[" + std::to_string(i) + "] of row " + std::to_string(r) + " is for token " +
+                         std::to_string(token) + "; expected one below " + std::to_string(logits.columns));
     }
+  }
+}
+
+// Checks that each index is -1 or below `end`.
+void check_indices(const std::int32_t* indices, std::size_t rows, std::size_t end, const char* name) {
+  for (std::size_t r = 0; r < rows; ++r) {
+    if (indices[r] == -1 || (indices[r] >= 0 && static_cast<std::size_t>(indices[r]) < end)) continue;
+    invalid(kVerify, std::string(name) + "[" + std::to_string(r) + "] is " + std::to_string(indices[r]) +
+                         "; expected -1, or less than " + std::to_string(end));
   }
 }
 
@@ -98,7 +108,8 @@ class SampleMemory {
  public:
   SampleMemory(mortise_device& device, std::size_t vocab_size)
       : row_bytes_(round_up(vocab_size * sizeof(float))),
-        thread_bytes_(row_bytes_ + round_up((vocab_size + 16) * sizeof(SampleCandidate))),
+        candidate_bytes_(round_up((vocab_size + 16) * sizeof(SampleCandidate))),
+        thread_bytes_(row_bytes_ + candidate_bytes_ + round_up(vocab_size * sizeof(std::uint64_t))),
         memory_(static_cast<std::byte*>(
             device.scratch.reserve(thread_bytes_ * static_cast<std::size_t>(device.pool.num_threads())))) {}
 
@@ -106,11 +117,16 @@ class SampleMemory {
     std::byte* const first = memory_ + static_cast<std::size_t>(thread) * thread_bytes_;
     return {reinterpret_cast<float*>(first), reinterpret_cast<SampleCandidate*>(first + row_bytes_)};
   }
+  // [vocab_size]
+  std::uint64_t* weights_of(std::int32_t thread) const {
+    std::byte* const first = memory_ + static_cast<std::size_t>(thread) * thread_bytes_;
+    return reinterpret_cast<std::uint64_t*>(first + row_bytes_ + candidate_bytes_);
+  }
 
  private:
   static std::size_t round_up(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-  std::size_t row_bytes_, thread_bytes_;
+  std::size_t row_bytes_, candidate_bytes_, thread_bytes_;
   std::byte* memory_;
 };
 
@@ -131,15 +147,45 @@ mortise_status head_reduce(mortise_device* device, mortise_stream*, const mortis
 mortise_status sample(mortise_device* device, mortise_stream*, const mortise_sample_args* in, mortise_error* error) {
   return guard(error, kSample, [&] {
     const auto args = known(in);
-    check_sample(args);
+    check_sample(args, kSample);
     const Matrix logits = matrix_of(*args.logits);
     if (logits.rows == 0) return;
-    check_edits(args, logits);
+    check_edits(args, logits, kSample);
     const SampleMemory memory(*device, logits.columns);
     device->pool.for_each(static_cast<std::int32_t>(logits.rows), [&](std::int32_t task, std::int32_t thread) {
       const auto r = static_cast<std::size_t>(task);
       float* const logprob = args.processed_logprobs == nullptr ? nullptr : args.processed_logprobs + r;
       device->kernels.sampling.sample(sample_row(args, logits, r), memory.of(thread), &args.tokens[r], logprob);
+    });
+  });
+}
+
+mortise_status verify_drafts(mortise_device* device, mortise_stream*, const mortise_verify_drafts_args* in,
+                             mortise_error* error) {
+  return guard(error, kVerify, [&] {
+    const auto args = known(in);
+    const mortise_sample_args rows = checked_rows(args);
+    const Matrix logits = matrix_of(*rows.logits);
+    if (logits.rows == 0) return;
+    check_edits(rows, logits, kVerify);
+    check_indices(args.drafts, logits.rows, logits.columns, "drafts");
+    Matrix distributions = {};
+    if (args.distribution_rows != nullptr) {
+      distributions = matrix_of(*args.distributions);
+      check_indices(args.distribution_rows, logits.rows, distributions.rows, "distribution_rows");
+    }
+    const SampleMemory memory(*device, logits.columns);
+    device->pool.for_each(static_cast<std::int32_t>(logits.rows), [&](std::int32_t task, std::int32_t thread) {
+      const auto r = static_cast<std::size_t>(task);
+      if (args.drafts[r] < 0 || !(rows.temperatures[r] > 0)) return;
+      std::uint64_t* const weights = memory.weights_of(thread);
+      device->kernels.sampling.weigh(sample_row(rows, logits, r), memory.of(thread), weights);
+      const float* distribution = nullptr;
+      if (args.distribution_rows != nullptr && args.distribution_rows[r] >= 0) {
+        distribution = distributions.row_of<float>(static_cast<std::size_t>(args.distribution_rows[r]));
+      }
+      rows.tokens[r] = mortise_verify_draft(weights, distribution, rows.logits->shape[1], args.drafts[r], rows.keys[r],
+                                            static_cast<std::uint64_t>(rows.positions[r]));
     });
   });
 }

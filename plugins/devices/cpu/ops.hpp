@@ -1,7 +1,7 @@
 // plugins/devices/cpu/ops.hpp: the functions of this device's table.
 #pragma once
 
-#include "mortise/device.h"
+#include "mortise/ext/rejection.h"
 
 namespace mortise::cpu {
 

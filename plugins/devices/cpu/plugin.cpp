@@ -169,6 +169,7 @@ int32_t vocab_slice(mortise_device*) {
 
 const void* get_ext(mortise_device*, const char* id) {
   if (std::strcmp(id, MORTISE_EXT_PARALLEL) == 0) return &kParallel;
+  if (std::strcmp(id, MORTISE_EXT_REJECTION) == 0) return &kRejectionTable;
   if (std::strcmp(id, MORTISE_EXT_WEIGHT_CACHE) == 0) return &kWeightCache;
   if (std::strcmp(id, MORTISE_EXT_COLLECTIVE) == 0) return &kCollective;
   return nullptr;

@@ -3,6 +3,7 @@
 
 #include "mortise/device.h"
 #include "mortise/ext/graph.h"
+#include "mortise/ext/rejection.h"
 
 namespace mortise::cuda {
 

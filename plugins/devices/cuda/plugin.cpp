@@ -273,6 +273,7 @@ int32_t vocab_slice(mortise_device*) {
 const void* get_ext(mortise_device* device, const char* id) {
   if (std::strcmp(id, MORTISE_EXT_TUNING) == 0) return &kTuning;
   if (std::strcmp(id, MORTISE_EXT_COLLECTIVE) == 0) return &kCollective;
+  if (std::strcmp(id, MORTISE_EXT_REJECTION) == 0) return &kRejectionTable;
   return device->graphs && std::strcmp(id, MORTISE_EXT_GRAPH) == 0 ? &kGraphTable : nullptr;
 }
 

@@ -10,12 +10,11 @@
 
 namespace mortise::cuda {
 
-// The first output word for the counter (position low, position high, token, 0).
-__device__ __forceinline__ std::uint32_t philox_first_word(std::uint64_t key, std::uint64_t position,
-                                                           std::int32_t token) {
+// The first two output words for the counter (position low, position high, c2, c3).
+__device__ __forceinline__ uint2 philox_words(std::uint64_t key, std::uint64_t position, std::uint32_t c2,
+                                              std::uint32_t c3) {
   std::uint32_t k0 = static_cast<std::uint32_t>(key), k1 = static_cast<std::uint32_t>(key >> 32);
   std::uint32_t c0 = static_cast<std::uint32_t>(position), c1 = static_cast<std::uint32_t>(position >> 32);
-  std::uint32_t c2 = static_cast<std::uint32_t>(token), c3 = 0;
 #pragma unroll
   for (int round = 0; round < 10; ++round) {
     const std::uint32_t high0 = __umulhi(0xD2511F53u, c0), low0 = 0xD2511F53u * c0;
@@ -27,7 +26,13 @@ __device__ __forceinline__ std::uint32_t philox_first_word(std::uint64_t key, st
     k0 += 0x9E3779B9u;
     k1 += 0xBB67AE85u;
   }
-  return c0;
+  return {c0, c1};
+}
+
+// The first output word for the counter (position low, position high, token, 0).
+__device__ __forceinline__ std::uint32_t philox_first_word(std::uint64_t key, std::uint64_t position,
+                                                           std::int32_t token) {
+  return philox_words(key, position, static_cast<std::uint32_t>(token), 0).x;
 }
 
 // f32 cannot hold v near 1 or 1 - v near 0, so each half of r is evaluated from its own end.

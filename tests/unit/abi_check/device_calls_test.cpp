@@ -3,6 +3,7 @@
 
 #include "fake_world.hpp"
 #include "mortise/ext/graph.h"
+#include "mortise/ext/rejection.h"
 
 namespace mortise::device_calls_test {
 namespace {
@@ -282,6 +283,71 @@ TEST_F(CheckedDevice, SampledTokensAreOfTheVocabulary) {
   EXPECT_EQ(sample(), "");  // all logits of the row are NaN
   world.sample = [](const mortise_sample_args* given) { return given->tokens[1] = 4, kOk; };
   EXPECT_THAT(sample(), HasSubstr("breaks mortise/device.h, \"Picks one token per row\": tokens[1] is 4 of 4 tokens"));
+}
+
+// A call of verify_drafts with two rows of four tokens, of which the first has a draft.
+class CheckedRejection : public CheckedDevice {
+ protected:
+  CheckedRejection() {
+    static const mortise_rejection_table real = {sizeof real, 0,
+                                                 [](auto*, auto*, const mortise_verify_drafts_args* given, auto*) {
+                                                   given->rows->tokens[0] = answer;
+                                                   return kOk;
+                                                 }};
+    life.get_ext = [](const char*) -> const void* { return &real; };
+    answer = 0;
+    rows.struct_size = sizeof rows;
+    rows.logits = &x;
+    rows.temperatures = rows.top_ps = rows.min_ps = floats;
+    rows.top_ks = ints;
+    rows.keys = keys;
+    rows.positions = longs;
+    rows.tokens = tokens_out;
+    args.struct_size = sizeof args;
+    args.rows = &rows;
+    args.drafts = drafts;
+    args.distributions = &distributions;
+    args.distribution_rows = distribution_rows;
+  }
+  std::string verify() {
+    const auto& table = *static_cast<const mortise_rejection_table*>(device.get_ext(MORTISE_EXT_REJECTION));
+    return on_device([&](mortise_error* error) { return table.verify_drafts(step.device, nullptr, &args, error); });
+  }
+
+  static inline std::int32_t answer = 0;
+  std::int32_t ints[2] = {}, tokens_out[2] = {}, drafts[2] = {3, -1}, distribution_rows[2] = {0, -1};
+  float floats[2] = {};
+  std::uint64_t keys[2] = {};
+  std::int64_t longs[2] = {};
+  mortise_tensor distributions = tensor(numbers, {1, 4});
+  mortise_sample_args rows{};
+  mortise_verify_drafts_args args{};
+};
+
+TEST_F(CheckedRejection, ASoundCallIsLeftAlone) {
+  EXPECT_EQ(verify(), "");
+  args.distributions = nullptr;
+  args.distribution_rows = nullptr;
+  EXPECT_EQ(verify(), "");
+}
+
+TEST_F(CheckedRejection, TokensAreOfTheVocabulary) {
+  answer = 4;
+  EXPECT_THAT(verify(),
+              HasSubstr("breaks mortise/ext/rejection.h, \"Verifies at most one draft per row\": tokens[0] is "
+                        "4 of 4 tokens"));
+}
+
+TEST_F(CheckedRejection, DraftsAreOfTheVocabulary) {
+  drafts[0] = 4;
+  EXPECT_THAT(verify(),
+              HasSubstr("the host breaks mortise/ext/rejection.h, \"a token of the vocabulary\": drafts[0] is "
+                        "4 of 4"));
+}
+
+TEST_F(CheckedRejection, DraftsHaveADistributionThatIsThere) {
+  distribution_rows[0] = 1;
+  EXPECT_THAT(verify(), HasSubstr("distribution_rows[0] is 1 of 1"));
 }
 
 TEST_F(CheckedDevice, NothingIsAllocatedWhileWorkIsCaptured) {

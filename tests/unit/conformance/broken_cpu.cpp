@@ -7,6 +7,7 @@
 #include "mortise/device.h"
 #include "mortise/ext/collective.h"
 #include "mortise/ext/parallel.h"
+#include "mortise/ext/rejection.h"
 
 namespace {
 
@@ -111,8 +112,18 @@ const mortise_collective_table* broken_collective() {
   return &table;
 }
 
+mortise_status verify_drafts_as_certain(mortise_device* device, mortise_stream* stream,
+                                        const mortise_verify_drafts_args* args, mortise_error* error) {
+  mortise_verify_drafts_args changed = *args;
+  changed.distribution_rows = nullptr;
+  const void* const table = inner().get_ext(device, MORTISE_EXT_REJECTION);
+  return static_cast<const mortise_rejection_table*>(table)->verify_drafts(device, stream, &changed, error);
+}
+constexpr mortise_rejection_table kRejection = {sizeof kRejection, 0, verify_drafts_as_certain};
+
 const void* get_ext(mortise_device* device, const char* id) {
   if (is("gathers_all_but_one") && std::strcmp(id, MORTISE_EXT_COLLECTIVE) == 0) return broken_collective();
+  if (is("forgets_distributions") && std::strcmp(id, MORTISE_EXT_REJECTION) == 0) return &kRejection;
   if (is("runs_twice") && std::strcmp(id, MORTISE_EXT_PARALLEL) == 0) return &kParallel;
   return inner().get_ext(device, id);
 }

@@ -1,5 +1,5 @@
 // Each deliberately broken device is caught by the case that should catch it.
-// Covers: runtime/conformance/{denormals_off,device_bench,device_buffer,device_linear_cases}
+// Covers: runtime/conformance/{device_bench,device_buffer,device_linear_cases}
 // Covers: runtime/conformance/{device_logit_cases,device_matrix,device_rank_cases,device_row_cases,device_state_cases}
 // Covers: runtime/conformance/{device_watch,quantized_product}
 #include "broken_plugins.hpp"
@@ -58,6 +58,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Broken{"broken_cpu", "depends_on_thread", "device.threads", "linear on another thread: row 0"},
                     Broken{"broken_cpu", "clears_at_the_end", "device.instances", "another instance has ended: row 0"},
                     Broken{"broken_cpu", "leaks_weights", "device.memory_returned", "KiB of 40 freed weights"},
+                    Broken{"broken_cpu", "forgets_distributions", "device.verify_drafts", "gets the token"},
                     Broken{"broken_cpu", "runs_twice", "device.parallel", "is run 2 times"},
                     Broken{"broken_cpu", "gathers_all_but_one", "device.ranks", "all_gather: row 0, column 0"}),
     name_of);

@@ -17,6 +17,7 @@
 #include "mortise/ext/collective.h"
 #include "mortise/ext/checkpoint.h"
 #include "mortise/ext/kv_reads.h"
+#include "mortise/ext/rejection.h"
 #include "mortise/ext/runner.h"
 #include "mortise/ext/sequences.h"
 #include "mortise/ext/tuning.h"
@@ -510,6 +511,19 @@ SIZE(mortise_kv_reads_table, 5);
 AT(mortise_kv_reads_table, struct_size, 0);
 AT(mortise_kv_reads_table, flags, 4);
 AT(mortise_kv_reads_table, kv_bytes, 8);
+
+/* ext/rejection.h */
+SIZE(mortise_verify_drafts_args, 6);
+AT(mortise_verify_drafts_args, struct_size, 0);
+AT(mortise_verify_drafts_args, flags, 4);
+AT(mortise_verify_drafts_args, rows, 8);
+AT(mortise_verify_drafts_args, drafts, 16);
+AT(mortise_verify_drafts_args, distributions, 24);
+AT(mortise_verify_drafts_args, distribution_rows, 32);
+SIZE(mortise_rejection_table, 6);
+AT(mortise_rejection_table, struct_size, 0);
+AT(mortise_rejection_table, flags, 4);
+AT(mortise_rejection_table, verify_drafts, 8);
 
 /* ext/sequences.h */
 SIZE(mortise_sequences_table, 5);

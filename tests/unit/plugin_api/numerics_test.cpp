@@ -15,6 +15,7 @@
 #include "kernels/cpu/reference/sample_token.hpp"
 #include "kernels/cpu/reference/scalar.hpp"
 #include "kernels/cpu/reference/span.hpp"
+#include "kernels/cpu/reference/verify_draft.hpp"
 #include "kernels/cpu/span/span.hpp"
 
 namespace mortise {
@@ -268,6 +269,20 @@ TEST_F(Numerics, Sampling) {
     const reference::Sampled expected = reference::sample_token(row);
     ASSERT_EQ(token, expected.token) << trial;
     ASSERT_TRUE(same_bits(logprob, expected.logprob)) << trial;
+    if (row.temperature == 0) continue;
+
+    std::vector<uint64_t> weights(vocab, 0);
+    const int64_t left = mortise_filter_tokens(&mine, scratch.data());
+    for (int64_t i = 0; i < left; ++i) {
+      weights[static_cast<std::size_t>(scratch[i].token)] = mortise_weight_of(mortise_exp(scratch[i].x - scratch[0].x));
+    }
+    std::vector<float> numbers = values(vocab, Values::kNormal, false);
+    for (float& x : numbers) x = trial % 7 == 0 ? 0.0f : std::exp(4 * x);
+    const float* const distribution = trial % 3 == 0 ? nullptr : numbers.data();
+    const auto draft = static_cast<int32_t>(rng_() % vocab);
+    ASSERT_EQ(mortise_verify_draft(weights.data(), distribution, mine.vocab_size, draft, row.key, row.position),
+              reference::verify_draft(row, token, draft, distribution))
+        << trial;
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -20,6 +21,14 @@ std::vector<float> logs(std::vector<double> weights) {
 void expect_near(const std::vector<double>& got, const std::vector<double>& expected) {
   ASSERT_EQ(got.size(), expected.size());
   for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-6) << "token " << i;
+}
+
+std::vector<double> target_distribution(std::span<const float> logits, const RowSampling& row) {
+  std::vector<double> p;
+  const std::vector<std::uint64_t> weights = target_weights(logits, row);
+  const auto total = std::max(1.0, static_cast<double>(std::accumulate(weights.begin(), weights.end(), 0ull)));
+  for (const std::uint64_t weight : weights) p.push_back(static_cast<double>(weight) / total);
+  return p;
 }
 
 TEST(TargetDistribution, WithoutParametersIsTheSoftmax) {
@@ -93,7 +102,7 @@ TEST(TargetDistribution, OnlyAllowedTokensAreLeft) {
 TEST(TargetDistribution, NaNIsNeverDrawnAndInfinityIsTheLargestNumber) {
   expect_near(target_distribution(std::vector<float>{NAN, 0, kInfinity}, {}), {0, 0, 1});
   const std::vector<double> none = target_distribution(std::vector<float>{NAN, -kInfinity}, {});
-  EXPECT_EQ(none, (std::vector<double>{0, 0}));  // NaN: divided by an empty sum
+  EXPECT_EQ(none, (std::vector<double>{0, 0}));
 }
 
 }  // namespace

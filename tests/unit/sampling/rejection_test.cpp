@@ -1,5 +1,6 @@
 // Rejection sampling is a claim about distributions: 100,000 draws for each kind of draft against the target's, whose
 // total variation distance must shrink as 1 / sqrt(n). Keys are fixed, so these tests do not flicker.
+// Covers: runtime/sampling/denormals_off
 #include "sampling/rejection.hpp"
 
 #include <gtest/gtest.h>
@@ -16,6 +17,20 @@ namespace mortise {
 namespace {
 
 using Row = std::vector<double>;
+using Weights = std::vector<std::uint64_t>;
+
+Weights weights_of(const Row& p) {
+  Weights weights;
+  for (const double x : p) weights.push_back(static_cast<std::uint64_t>(std::nearbyint(x * 0x1p32)));
+  return weights;
+}
+
+Row shares_of(const Weights& weights) {
+  Row p;
+  const auto total = static_cast<double>(std::accumulate(weights.begin(), weights.end(), 0ull));
+  for (const std::uint64_t weight : weights) p.push_back(static_cast<double>(weight) / total);
+  return p;
+}
 
 // As a device draws: arg max of log q + Gumbel noise, with the noise of (key, position, token).
 std::int32_t gumbel_draw(const std::vector<float>& q, std::uint64_t key, std::int64_t position) {
@@ -46,7 +61,7 @@ std::vector<RejectionCase> cases() {
   constexpr std::size_t kTokens = 40;
   std::vector<float> logits(kTokens), near(kTokens), far(kTokens), part(kTokens, 0.0f), uniform(kTokens, 0.025f);
   for (std::size_t i = 0; i < kTokens; ++i) logits[i] = -0.15f * static_cast<float>(i);
-  const Row p = target_distribution(logits, {});
+  const Row p = shares_of(target_weights(logits, {}));
   for (std::size_t i = 0; i < kTokens; ++i) {
     near[i] = static_cast<float>(p[i] * (i % 2 == 0 ? 1.1 : 0.9));
     far[i] = static_cast<float>(p[kTokens - 1 - i]);
@@ -61,7 +76,7 @@ std::vector<RejectionCase> cases() {
           {"near", p, near, true},
           {"far", p, far, true},
           {"a part of the tokens", p, part, true},
-          {"filters of the target alone", target_distribution(logits, filtered), uniform, true},
+          {"filters of the target alone", shares_of(target_weights(logits, filtered)), uniform, true},
           {"near, taken for certain", p, near, false},
           {"far, taken for certain", p, far, false}};
 }
@@ -74,12 +89,13 @@ struct Drawn {
 Drawn draw_many(const RejectionCase& test, std::size_t n) {
   Row counts(test.p.size(), 0.0);
   std::size_t accepted = 0;
+  const Weights weights = weights_of(test.p);
   for (std::size_t i = 0; i < n; ++i) {
     const std::uint64_t key = noise_key(i / 8, 0);
     const auto position = static_cast<std::int64_t>(i % 8);
     const std::int32_t draft = gumbel_draw(test.q, key, position);
     const std::int32_t token =
-        rejection_sample(test.p, test.gives_q ? test.q : std::vector<float>{}, draft, key, position);
+        rejection_sample(weights, test.gives_q ? test.q : std::vector<float>{}, draft, key, position);
     counts.at(static_cast<std::size_t>(token)) += 1;
     accepted += token == draft ? 1 : 0;
   }
@@ -122,7 +138,7 @@ TEST(RejectionSample, AcceptsAsOftenAsTheDistributionsOverlap) {
 }
 
 TEST(RejectionSample, IsAFunctionOfKeyAndPosition) {
-  const Row p = {0.25, 0.25, 0.25, 0.25};
+  const Weights p(4, 1u << 30);
   const std::vector<float> q = {0.7f, 0.1f, 0.1f, 0.1f};
   std::set<std::int32_t> by_position, by_key;
   for (std::int64_t position = 0; position < 100; ++position) {
@@ -135,7 +151,7 @@ TEST(RejectionSample, IsAFunctionOfKeyAndPosition) {
 }
 
 TEST(RejectionSample, NeverAcceptsWhatTheTargetCannotDrawAndNeverRecoversTheDraft) {
-  const Row p = {0, 0.5, 0.5};
+  const Weights p = {0, 1u << 31, 1u << 31};
   for (std::uint64_t key = 0; key < 1000; ++key) {
     EXPECT_NE(rejection_sample(p, {}, 0, key, 1), 0);
     EXPECT_NE(rejection_sample(p, std::vector<float>{0.9f, 0.05f, 0.05f}, 0, key, 1), 0);
@@ -143,10 +159,11 @@ TEST(RejectionSample, NeverAcceptsWhatTheTargetCannotDrawAndNeverRecoversTheDraf
 }
 
 TEST(RejectionSample, EqualDistributionsAcceptAlwaysAndAnEmptyTargetGivesNothing) {
-  const Row p = {0.3, 0.7};
+  const Weights p = {300, 700};
   const std::vector<float> q = {3, 7};  // not normalised
   for (std::uint64_t key = 0; key < 1000; ++key) EXPECT_EQ(rejection_sample(p, q, 1, key, 9), 1);
-  EXPECT_EQ(rejection_sample(Row{0, 0}, q, 1, 1, 1), -1);
+  EXPECT_EQ(rejection_sample(Weights{0, 0}, q, 1, 1, 1), -1);
+  EXPECT_EQ(rejection_sample(p, std::vector<float>{0, 0}, 1, 1, 1), rejection_sample(p, {}, 1, 1, 1));
 }
 
 }  // namespace

@@ -138,8 +138,14 @@ float log_probability(float x, float row_max, std::uint64_t total) {
   return first_lane((broadcast(x) - broadcast(row_max)) - log(sum));
 }
 
-void sample_filtered(const SampleRow& row, const SampleScratch& scratch, float row_max, std::int32_t* token,
-                     float* logprob) {
+// The tokens that the filters leave: the first `count` candidates if they are listed, else all logits >= bound.
+struct Left {
+  bool listed;
+  std::size_t count;
+  float bound;
+};
+
+Left filter(const SampleRow& row, const SampleScratch& scratch, float row_max) {
   const float* x = scratch.row;
   SampleCandidate* c = scratch.candidates;
   const std::size_t n = row.vocab_size;
@@ -156,11 +162,40 @@ void sample_filtered(const SampleRow& row, const SampleScratch& scratch, float r
   } else if (top_p) {
     left = take_top_p(x, n, row_max, bound, row.top_p, c);
   }
-  const bool listed = top_k || top_p;
+  return {top_k || top_p, left, bound};
+}
+
+void sample_filtered(const SampleRow& row, const SampleScratch& scratch, float row_max, std::int32_t* token,
+                     float* logprob) {
+  const float* x = scratch.row;
+  SampleCandidate* c = scratch.candidates;
+  const auto [listed, left, bound] = filter(row, scratch, row_max);
   *token = listed ? draw_from_candidates(row, c, left) : draw_from_row(row, x, row_max, bound);
   if (logprob == nullptr) return;
-  const std::uint64_t total = listed ? weigh(c, left, row_max) : total_weight(x, n, row_max, bound);
+  const std::uint64_t total = listed ? weigh(c, left, row_max) : total_weight(x, row.vocab_size, row_max, bound);
   *logprob = log_probability(x[*token], row_max, total);
+}
+
+void weigh_row(const SampleRow& row, const SampleScratch& scratch, std::uint64_t* weights) {
+  const std::size_t n = row.vocab_size;
+  const float row_max = prepare(row, row.temperature != 1.0f, scratch.row);
+  std::memset(weights, 0, n * sizeof *weights);
+  if (row_max == kNoLogit) return;
+  SampleCandidate* c = scratch.candidates;
+  const auto [listed, left, bound] = filter(row, scratch, row_max);
+  if (listed) {
+    weigh(c, left, row_max);
+    for (std::size_t i = 0; i < left; ++i) weights[candidate_id(c[i].key)] = c[i].weight;
+    return;
+  }
+  for (std::size_t i = 0; i < n; i += kLanes) {
+    const F32x16 x = load_clean(scratch.row + i, n - i), d = x - broadcast(row_max);
+    const Mask16 counts = ge(x, broadcast(bound)) & ge(d, broadcast(kWeightlessBelow));
+    if (!any(counts)) continue;
+    std::uint64_t lanes[kLanes];
+    store_weights(weight_lanes(select(counts, exp(d), zero())), lanes);
+    std::memcpy(weights + i, lanes, lanes_left(n - i) * sizeof *weights);
+  }
 }
 
 void sample(const SampleRow& row, const SampleScratch& scratch, std::int32_t* token, float* logprob) {
@@ -190,6 +225,7 @@ void noise(std::uint64_t key, std::uint64_t position, std::int32_t first_id, std
 extern const SampleKernels kSampleKernels;
 constinit const SampleKernels kSampleKernels = {
     .sample = sample,
+    .weigh = weigh_row,
     .noise = noise,
 };
 

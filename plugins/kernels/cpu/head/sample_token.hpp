@@ -50,6 +50,9 @@ struct SampleKernels {
   // *token is -1 when no token is left: each is banned, not allowed, or has the logit -infinity. `logprob`, unless
   // null, is the log of the token's probability among the tokens left: 0 for arg max, -infinity if there is no token.
   void (*sample)(const SampleRow& row, const SampleScratch& scratch, std::int32_t* token, float* logprob);
+  // weights[id] = round(exp(x - X) 2^32) of each token that the filters leave, 0 of all others. [vocab_size]
+  // REQUIRES: temperature > 0.
+  void (*weigh)(const SampleRow& row, const SampleScratch& scratch, std::uint64_t* weights);
   // noise[i] = the noise of token first_id + i. For tests and for proposers that sample with the target's key.
   void (*noise)(std::uint64_t key, std::uint64_t position, std::int32_t first_id, std::size_t n, float* noise);
 };

@@ -64,8 +64,8 @@ Sampled sample_token(const SampleRow& row) {
   }
   Tokens tokens = ordered(logits);
   std::erase_if(tokens, [](const auto& token) { return token.first == -kInfinity; });
-  if (tokens.empty()) return {-1, -kInfinity, {}};
-  if (greedy) return {tokens[0].second, 0.0f, {tokens[0].second}};
+  if (tokens.empty()) return {-1, -kInfinity, {}, {}};
+  if (greedy) return {tokens[0].second, 0.0f, {tokens[0].second}, {}};
 
   const float max = tokens[0].first;
   if (row.min_p > 0) {
@@ -75,7 +75,7 @@ Sampled sample_token(const SampleRow& row) {
   if (row.top_k > 0) tokens.resize(std::min(tokens.size(), static_cast<std::size_t>(row.top_k)));
   if (row.top_p < 1) keep_top_p(tokens, max, row.top_p);
 
-  Sampled best = {-1, 0.0f, {}};
+  Sampled best = {-1, 0.0f, {}, {}};
   float best_score = -kInfinity, best_logit = 0.0f;
   for (const auto& [x, id] : tokens) {
     const float score = x + noise(row.key, row.position, id);
@@ -85,6 +85,7 @@ Sampled sample_token(const SampleRow& row) {
       best.token = id;
     }
     best.left.push_back(id);
+    best.weights.push_back(weight(exp(x - max)));
   }
   const float total = static_cast<float>(total_weight(tokens, max)) * 0x1p-32f;
   best.logprob = (best_logit - max) - log(total);

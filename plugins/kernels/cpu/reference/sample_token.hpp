@@ -12,7 +12,8 @@ namespace mortise::cpu::reference {
 struct Sampled {
   std::int32_t token;
   float logprob;
-  std::vector<std::int32_t> left;  // the tokens that remained, in the order (logit descending, id ascending)
+  std::vector<std::int32_t> left;      // the tokens that remained, in the order (logit descending, id ascending)
+  std::vector<std::uint64_t> weights;  // of these tokens; empty for arg max
 };
 
 Sampled sample_token(const SampleRow& row);

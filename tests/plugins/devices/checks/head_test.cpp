@@ -1,8 +1,10 @@
-// What reductions and sampling refuse, through the CPU device: arrays that do not match, edits of no token.
+// What reductions, sampling and verify_drafts refuse, through the CPU device: arrays that do not match, edits of no
+// token.
 #include "devices/checks/head.hpp"
 
 #include "device_fixture.hpp"
 #include "draws.hpp"
+#include "mortise/ext/rejection.h"
 
 namespace mortise::cpu {
 namespace {
@@ -54,6 +56,34 @@ TEST_F(HeadMistakes, SampleRefusesEditsThatNameNoToken) {
   expect("edit_counts is missing");
   args.temperatures = nullptr;
   expect("temperatures is missing");
+}
+
+TEST_F(HeadMistakes, DraftsAndTheirDistributionsMustFit) {
+  const auto& rejection =
+      *static_cast<const mortise_rejection_table*>(table().get_ext(device_.get(), MORTISE_EXT_REJECTION));
+  const std::vector<float> logits(kRows * kVocab), numbers(2 * kVocab);
+  const mortise_tensor view = matrix(logits, kRows, kVocab), narrow = matrix(numbers, 2, kVocab - 1),
+                       distributions = matrix(numbers, 2, kVocab);
+  Draws draws;
+  const mortise_sample_args rows = draws.args(view);
+  std::vector<std::int32_t> drafts(kRows, -1), distribution_rows(kRows, -1);
+  auto args = sized<mortise_verify_drafts_args>();
+  const auto expect = [&](const char* text) {
+    expect_invalid(rejection.verify_drafts(device_.get(), nullptr, &args, &device_.error), text);
+  };
+  expect("rows is missing");
+  args.rows = &rows;
+  expect("drafts is missing");
+  args.drafts = drafts.data();
+  args.distribution_rows = distribution_rows.data();
+  expect("distributions is missing");
+  args.distributions = &narrow;
+  expect("distributions are f32 [2, 4999], but logits are f32 [7, 5000]; expected f32 of the same vocabulary");
+  args.distributions = &distributions;
+  distribution_rows[3] = 2;
+  expect("distribution_rows[3] is 2; expected -1, or less than 2");
+  drafts[6] = static_cast<std::int32_t>(kVocab);
+  expect("drafts[6] is 5000; expected -1, or less than 5000");
 }
 
 }  // namespace

@@ -35,7 +35,7 @@ struct Draws {
     a.tokens = tokens.data(), a.processed_logprobs = logprobs.data();
     return a;
   }
-  reference::Sampled expected(const std::vector<float>& row, std::size_t r) const {
+  SampleRow row_of(const std::vector<float>& row, std::size_t r) const {
     SampleRow s = {};
     s.logits = row.data(), s.vocab_size = row.size();
     s.temperature = temperatures[r], s.top_k = top_ks[r], s.top_p = top_ps[r], s.min_p = min_ps[r];
@@ -43,7 +43,10 @@ struct Draws {
     s.num_edits = static_cast<std::size_t>(edit_counts[r]);
     s.edits = reinterpret_cast<const LogitEdit*>(edits.data()) + edit_begins[r];
     if (allowed_index[r] >= 0) s.allowed = &allowed_masks[0] + allowed_index[r] * ((kVocab + 31) / 32);
-    return reference::sample_token(s);
+    return s;
+  }
+  reference::Sampled expected(const std::vector<float>& row, std::size_t r) const {
+    return reference::sample_token(row_of(row, r));
   }
 };
 

@@ -1,4 +1,5 @@
-// head_reduce and sample through the device: rows are independent, calls may cover any number of slices.
+// head_reduce, sample and verify_drafts through the device: rows are independent, calls may cover any number of slices.
+// Covers: plugins/kernels/cpu/reference/verify_draft
 #include <algorithm>
 #include <cmath>
 
@@ -6,6 +7,8 @@
 #include "draws.hpp"
 #include "kernels/cpu/reference/head_reduce.hpp"
 #include "kernels/cpu/reference/sample_token.hpp"
+#include "kernels/cpu/reference/verify_draft.hpp"
+#include "mortise/ext/rejection.h"
 
 namespace mortise::cpu {
 namespace {
@@ -84,6 +87,46 @@ TEST_P(Head, SampleDrawsTheReferencesTokensAndLeavesTheLogits) {
     const reference::Sampled expected = draws.expected(row_of(logits, r), r);
     EXPECT_EQ(draws.tokens[r], expected.token) << r;
     EXPECT_TRUE(same_bits(&expected.logprob, &draws.logprobs[r], 1)) << r;
+  }
+}
+
+TEST_P(Head, DraftsAreVerifiedAsByTheReference) {
+  const auto& rejection =
+      *static_cast<const mortise_rejection_table*>(table().get_ext(device_.get(), MORTISE_EXT_REJECTION));
+  std::mt19937 rng(3);
+  std::vector<float> numbers = random_values<float>(rng, 2 * kVocab);
+  for (float& x : numbers) x = std::exp(2 * x);
+  const mortise_tensor distributions = matrix(numbers, 2, kVocab);
+  const std::vector<std::int32_t> distribution_rows = {0, 1, -1, 0, 0, 1, -1};
+  for (int trial = 0; trial < 60; ++trial) {
+    std::vector<float> logits = random_values<float>(rng, kRows * kVocab);
+    for (float& x : logits) x *= static_cast<float>(trial % 5);
+    Draws draws;
+    const mortise_tensor view = matrix(logits, kRows, kVocab);
+    const mortise_sample_args rows = draws.args(view);
+    std::vector<std::int32_t> drafts(kRows, -1);
+    for (std::size_t r = 0; r < kRows; ++r) {
+      draws.keys[r] += static_cast<std::uint64_t>(trial);
+      // A likely draft of each second trial, so that some are accepted.
+      if (r != 2) drafts[r] = static_cast<std::int32_t>(rng() % kVocab);
+      if (trial % 2 == 0 && drafts[r] >= 0) drafts[r] = draws.expected(row_of(logits, r), r).token;
+    }
+    auto args = sized<mortise_verify_drafts_args>();
+    args.rows = &rows;
+    args.drafts = drafts.data();
+    args.distributions = &distributions;
+    if (trial % 3 != 0) args.distribution_rows = distribution_rows.data();
+    expect_ok(rejection.verify_drafts(device_.get(), nullptr, &args, &device_.error));
+    const DenormalsOff denormals_off;
+    for (std::size_t r = 0; r < kRows; ++r) {
+      const float* const distribution = args.distribution_rows == nullptr || distribution_rows[r] < 0
+                                            ? nullptr
+                                            : &numbers[static_cast<std::size_t>(distribution_rows[r]) * kVocab];
+      const std::vector<float> row = row_of(logits, r);
+      const std::int32_t expected =
+          drafts[r] < 0 ? -9 : reference::verify_draft(draws.row_of(row, r), -9, drafts[r], distribution);
+      EXPECT_EQ(draws.tokens[r], expected) << "trial " << trial << " row " << r;
+    }
   }
 }
 

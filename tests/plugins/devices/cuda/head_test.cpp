@@ -1,6 +1,6 @@
 // Head reductions and sampling against the scalar references of the CPU, bit by bit.
 // Covers: plugins/devices/checks/head
-// Covers: plugins/kernels/cuda/{head_reduce,lanes,logits,noise,sample,sample_row,sample_small,select}
+// Covers: plugins/kernels/cuda/{head_reduce,lanes,logits,noise,sample,sample_row,sample_small,select,verify_drafts}
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -8,6 +8,8 @@
 #include "device_fixture.hpp"
 #include "kernels/cpu/reference/head_reduce.hpp"
 #include "kernels/cpu/reference/sample_token.hpp"
+#include "kernels/cpu/reference/verify_draft.hpp"
+#include "mortise/ext/rejection.h"
 
 namespace mortise::cuda::head_test {
 namespace {
@@ -144,7 +146,7 @@ struct Batch {
     }
   }
 
-  reference::Sampled expected(std::size_t r) const {
+  cpu::SampleRow row_of(std::size_t r) const {
     cpu::SampleRow row = {};
     row.logits = &logits[r * vocab];
     row.vocab_size = vocab;
@@ -158,24 +160,29 @@ struct Batch {
     row.edits = reinterpret_cast<const cpu::LogitEdit*>(edits.data()) + edit_begins[r];
     const std::size_t words = (vocab + 31) / 32;
     row.allowed = allowed_index[r] < 0 ? nullptr : &masks[static_cast<std::size_t>(allowed_index[r]) * words];
-    return reference::sample_token(row);
+    return row;
   }
+  reference::Sampled expected(std::size_t r) const { return reference::sample_token(row_of(r)); }
 };
 
-class CudaSample : public OnGpu {
- protected:
-  void expect_reference(const Batch& batch) {
-    const Array<float> logits(batch.logits), temperatures(batch.temperatures), top_ps(batch.top_ps),
-        min_ps(batch.min_ps);
-    const Array<mortise_logit_edit> edits(batch.edits);
-    const Array<int32_t> top_ks(batch.top_ks), begins(batch.edit_begins), counts(batch.edit_counts),
-        allowed(batch.allowed_index), tokens(batch.rows());
-    const Array<uint32_t> masks(batch.masks);
-    const Array<uint64_t> keys(batch.keys);
-    const Array<int64_t> positions(batch.positions);
-    const Array<float> logprobs(batch.rows());
-    const mortise_tensor tensor = matrix(logits, batch.rows(), batch.vocab);
-    auto args = sized<mortise_sample_args>();
+// A batch in device memory.
+struct DeviceBatch {
+  explicit DeviceBatch(const Batch& batch)
+      : logits(batch.logits),
+        temperatures(batch.temperatures),
+        top_ps(batch.top_ps),
+        min_ps(batch.min_ps),
+        logprobs(batch.rows()),
+        edits(batch.edits),
+        top_ks(batch.top_ks),
+        begins(batch.edit_begins),
+        counts(batch.edit_counts),
+        allowed(batch.allowed_index),
+        tokens(batch.rows()),
+        masks(batch.masks),
+        keys(batch.keys),
+        positions(batch.positions),
+        tensor(matrix(logits, batch.rows(), batch.vocab)) {
     args.logits = &tensor;
     args.temperatures = temperatures.data();
     args.top_ks = top_ks.data();
@@ -189,11 +196,27 @@ class CudaSample : public OnGpu {
     args.allowed_index = allowed.data();
     args.allowed_masks = masks.data();
     args.tokens = tokens.data();
+  }
+
+  Array<float> logits, temperatures, top_ps, min_ps, logprobs;
+  Array<mortise_logit_edit> edits;
+  Array<int32_t> top_ks, begins, counts, allowed, tokens;
+  Array<uint32_t> masks;
+  Array<uint64_t> keys;
+  Array<int64_t> positions;
+  mortise_tensor tensor;
+  mortise_sample_args args = sized<mortise_sample_args>();
+};
+
+class CudaSample : public OnGpu {
+ protected:
+  void expect_reference(const Batch& batch) {
+    DeviceBatch on(batch);
     for (const bool with_logprobs : {true, false}) {
-      args.processed_logprobs = with_logprobs ? logprobs.data() : nullptr;
-      expect_ok(table().sample(gpu(), nullptr, &args, error()));
-      const auto drawn = tokens.get();
-      const auto p = logprobs.get();
+      on.args.processed_logprobs = with_logprobs ? on.logprobs.data() : nullptr;
+      expect_ok(table().sample(gpu(), nullptr, &on.args, error()));
+      const auto drawn = on.tokens.get();
+      const auto p = on.logprobs.get();
       for (std::size_t r = 0; r < batch.rows(); ++r) {
         const reference::Sampled expected = batch.expected(r);
         EXPECT_EQ(drawn[r], expected.token) << "row " << r;
@@ -249,6 +272,95 @@ TEST_F(CudaSample, MissingArraysAreNamed) {
   auto args = sized<mortise_sample_args>();
   args.logits = &tensor;
   expect_invalid(table().sample(gpu(), nullptr, &args, error()), "temperatures is missing");
+}
+
+// Drafts of a batch: some likely, some not; none, certain, or with a distribution.
+struct Drafts {
+  std::vector<int32_t> drafts, distribution_rows;
+  std::vector<float> distributions;
+  std::size_t vocab;
+
+  Drafts(const Batch& batch, std::mt19937& rng) : vocab(batch.vocab) {
+    for (std::size_t r = 0; r < batch.rows(); ++r) {
+      const int32_t likely = batch.expected(r).token;
+      const auto any = static_cast<int32_t>(rng() % vocab);
+      drafts.push_back(rng() % 5 == 0 ? -1 : rng() % 2 == 0 && likely >= 0 ? likely : any);
+      distribution_rows.push_back(-1);
+      if (rng() % 3 == 0) continue;
+      distribution_rows.back() = static_cast<int32_t>(distributions.size() / vocab);
+      const auto kind = rng() % 4;  // of the target itself, any, with zeros, nothing but zeros
+      for (std::size_t i = 0; i < vocab; ++i) {
+        const float x = kind == 0 ? batch.logits[r * vocab + i] : cpu::draw(rng, Values::kNormal) * 3;
+        const bool none = kind == 3 || (kind == 2 && rng() % 2 == 0);
+        distributions.push_back(none || !(x > -80) ? 0.0f : std::exp(std::min(x, 80.0f)));
+      }
+    }
+    distributions.resize(distributions.size() + vocab);  // so that there is at least one
+  }
+  const float* distribution(std::size_t r) const {
+    return distribution_rows[r] < 0 ? nullptr : &distributions[static_cast<std::size_t>(distribution_rows[r]) * vocab];
+  }
+};
+
+class CudaVerifyDrafts : public OnGpu {
+ protected:
+  const mortise_rejection_table& rejection() const {
+    return *static_cast<const mortise_rejection_table*>(table().get_ext(gpu(), MORTISE_EXT_REJECTION));
+  }
+  void expect_reference(const Batch& batch, std::mt19937& rng) {
+    const Drafts work(batch, rng);
+    DeviceBatch on(batch);
+    const Array<int32_t> drafts(work.drafts), distribution_rows(work.distribution_rows);
+    const Array<float> distributions(work.distributions);
+    const mortise_tensor tensor = matrix(distributions, work.distributions.size() / batch.vocab, batch.vocab);
+    auto args = sized<mortise_verify_drafts_args>();
+    args.rows = &on.args;
+    args.drafts = drafts.data();
+    args.distributions = &tensor;
+    for (const bool told : {true, false}) {
+      args.distribution_rows = told ? distribution_rows.data() : nullptr;
+      on.tokens.put(std::vector<int32_t>(batch.rows(), -9));
+      expect_ok(rejection().verify_drafts(gpu(), nullptr, &args, error()));
+      const auto tokens = on.tokens.get();
+      for (std::size_t r = 0; r < batch.rows(); ++r) {
+        const float* const distribution = told ? work.distribution(r) : nullptr;
+        const int32_t draft = work.drafts[r];
+        const int32_t expected = draft < 0 ? -9 : reference::verify_draft(batch.row_of(r), -9, draft, distribution);
+        EXPECT_EQ(tokens[r], expected) << "row " << r << ", draft " << draft;
+        ++(expected == draft ? num_accepted_ : num_others_);
+      }
+    }
+  }
+  int num_accepted_ = 0, num_others_ = 0;
+};
+
+TEST_F(CudaVerifyDrafts, HaveTheReferencesTokens) {
+  std::mt19937 rng(11);
+  for (const std::size_t vocab : {1, 5, 33, 100, 1000, 1024, 2049, 6144, 9000}) {
+    for (int trial = 0; trial < 3; ++trial) {
+      SCOPED_TRACE(testing::Message() << "vocab " << vocab << " trial " << trial);
+      Batch batch;
+      batch.vocab = vocab;
+      for (int r = 0; r < 64; ++r) batch.add(rng);
+      expect_reference(batch, rng);
+      if (HasFailure()) return;
+    }
+  }
+  EXPECT_GT(num_accepted_, 300);
+  EXPECT_GT(num_others_, 300);
+}
+
+TEST_F(CudaVerifyDrafts, OfLargeVocabulariesToo) {
+  std::mt19937 rng(12);
+  Batch batch;
+  batch.vocab = 128256;
+  for (int r = 0; r < 12; ++r) batch.add(rng);
+  expect_reference(batch, rng);
+}
+
+TEST_F(CudaVerifyDrafts, MissingArraysAreNamed) {
+  auto args = sized<mortise_verify_drafts_args>();
+  expect_invalid(rejection().verify_drafts(gpu(), nullptr, &args, error()), "rows is missing");
 }
 
 }  // namespace

@@ -58,6 +58,17 @@ class SampleToken : public OnEachIsa {
     const Drawn drawn = draw(c);
     EXPECT_EQ(drawn.token, expected.token);
     EXPECT_TRUE(same_bits(&expected.logprob, &drawn.logprob, 1)) << expected.logprob << " " << drawn.logprob;
+    if (c.temperature > 0) expect_weights(c, expected);
+  }
+  void expect_weights(const Case& c, const reference::Sampled& sampled) const {
+    std::vector<float> row(c.logits.size());
+    std::vector<SampleCandidate> candidates(c.logits.size() + 16);
+    std::vector<std::uint64_t> weights(c.logits.size(), 7), expected(c.logits.size(), 0);
+    kernels().sampling.weigh(c.row(), {row.data(), candidates.data()}, weights.data());
+    for (std::size_t i = 0; i < sampled.left.size(); ++i) {
+      expected[static_cast<std::size_t>(sampled.left[i])] = sampled.weights[i];
+    }
+    EXPECT_EQ(weights, expected);
   }
 };
 

@@ -1,11 +1,11 @@
-// runtime/conformance/denormals_off.hpp: the mode of arithmetic that mortise/numerics.h requires.
+// runtime/sampling/denormals_off.hpp: the mode of arithmetic that mortise/numerics.h requires.
 #pragma once
 
 #include <cstdint>
 
 #include "mortise/numerics.h"
 
-namespace mortise::conformance {
+namespace mortise {
 
 // Denormals are off on the current thread while an object lives. Used by that thread alone. Invariant: the destructor
 // restores the mode that the constructor found.
@@ -20,4 +20,4 @@ class DenormalsOff {
   std::uint64_t saved_;
 };
 
-}  // namespace mortise::conformance
+}  // namespace mortise
