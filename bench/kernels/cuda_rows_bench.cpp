@@ -1,4 +1,5 @@
-// Norms, the gated activation and append (rope, K and V into their slots) of a layer of the 8B shape on a GPU, in bf16.
+// Norms, the gated activation and append (rope, K and V into their slots) of a layer of the 8B shape on a GPU, in bf16;
+// for up to 512 rows also drawing tokens and verifying drafts over its vocabulary.
 //   cuda_rows_bench [ROWS ...]      default: 256 8192
 // A figure is the median time of one call in a graph of several over different memory, so that the L2 has little of it;
 // each may begin before the one before has ended, as in a step. Beside it: the time of a copy that moves as many bytes.
@@ -14,6 +15,7 @@
 
 #include "kernels/cuda/rows.hpp"
 #include "kernels/cuda/span.hpp"
+#include "kernels/cuda/verify_drafts.hpp"
 
 namespace {
 
@@ -175,6 +177,45 @@ void append(std::int64_t rows, cudaStream_t stream) {
   print("append", rows, us, bytes, stream);
 }
 
+// Draws a token of each row at temperature 1, verifies drafts of all rows that were certain, and drafts with a
+// distribution. Logits and distributions are random, so nearly all drafts are rejected, which takes longest.
+void sampling(std::int64_t rows, cudaStream_t stream) {
+  constexpr std::int32_t kVocab = 128256;
+  const auto count = static_cast<std::size_t>(rows);
+  std::vector<float> numbers(count * kVocab);
+  std::uint64_t state = 1;
+  for (float& number : numbers) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    number = static_cast<float>(state >> 40) * 0x1p-24f * 8;
+  }
+  std::vector<std::int32_t> places(count);
+  for (std::size_t i = 0; i < count; ++i) places[i] = static_cast<std::int32_t>(i);
+  VerifyArgs args = {};
+  SampleArgs& draws = args.rows;
+  draws.logits = upload(numbers);
+  draws.stride = draws.vocab_size = kVocab;
+  draws.rows = rows;
+  draws.temperatures = draws.top_ps = upload(std::vector<float>(count, 1.0f));
+  draws.min_ps = upload(std::vector<float>(count, 0.0f));
+  draws.top_ks = upload(std::vector<std::int32_t>(count, 0));
+  draws.keys = upload(std::vector<std::uint64_t>(count, 7));
+  draws.positions = upload(std::vector<std::int64_t>(count, 100));
+  draws.tokens = upload(places);
+  draws.scratch =
+      upload(std::vector<char>(std::max(sample_scratch(rows, kVocab), verify_drafts_scratch(rows, kVocab))));
+  args.drafts = upload(places);
+  args.distributions = draws.logits;
+  args.distribution_stride = kVocab;
+  const auto say = [&](const char* name, const std::function<cudaError_t(int)>& call) {
+    std::printf("%-26s %6lld rows %8.1f us\n", name, static_cast<long long>(rows), measure(stream, call));
+  };
+  say("sample", [&](int) { return launch_sample(draws, stream); });
+  say("verify certain drafts", [&](int) { return launch_verify_drafts(args, stream); });
+  args.distribution_rows = args.drafts;
+  say("verify with distributions", [&](int) { return launch_verify_drafts(args, stream); });
+  std::fflush(stdout);
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
@@ -188,6 +229,7 @@ int main(int count, char** arguments) {
     norm(m, stream);
     gate(m, stream);
     append(m, stream);
+    if (m <= 512) sampling(m, stream);
   }
   return 0;
 }
