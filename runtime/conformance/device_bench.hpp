@@ -8,6 +8,7 @@
 
 #include "conformance/device_matrix.hpp"
 #include "conformance/subject.hpp"
+#include "mortise/numerics.h"
 
 namespace mortise::conformance {
 
