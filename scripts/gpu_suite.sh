@@ -32,12 +32,12 @@ run() { # name, seconds, command ...
 for part in $parts; do
   case $part in
     tests) for test in $tests; do
-             run "$test" 120 "$bundle/tests/$test"
+             run "$test" 240 "$bundle/tests/$test"
              # Its tests skip then, which is no failure of theirs.
              if grep -q "no GPU to test on" "$out/$test.log"; then
                summary+=("$test: FAILED: there is no GPU to test on") failed=1
              fi
-             MORTISE_CUDA_ISA=sm_80 run "$test-sm_80" 120 "$bundle/tests/$test"
+             MORTISE_CUDA_ISA=sm_80 run "$test-sm_80" 240 "$bundle/tests/$test"
            done ;;
     stories) for graphs in true false; do
                cat >"$out/story-$graphs.lua" <<LUA

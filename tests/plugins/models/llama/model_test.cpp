@@ -104,10 +104,18 @@ TEST(Llama, AMaximumLengthBeyondTheCheckpointsIsRefused) {
   EXPECT_THAT(instance.error.message, HasSubstr("513 is more than the checkpoint's max_position_embeddings 512"));
 }
 
-TEST(Llama, AShardOfATensorParallelPipelineIsRefused) {
-  Instance instance(config_of("llama_mha"), {}, /*world=*/2);
-  EXPECT_EQ(instance.status, MORTISE_UNIMPLEMENTED);
-  EXPECT_THAT(instance.error.message, HasSubstr("runs on one device; tensor parallelism is not supported"));
+TEST(Llama, ARankHasItsShareOfTheHeads) {
+  const auto heads_of_rank = [](int32_t world) {
+    Instance instance(config_of("llama_mha"), {}, world);
+    auto dims = sized<mortise_model_dims>();
+    EXPECT_EQ(table().dims(instance.get(), &dims, &instance.error), MORTISE_OK) << instance.error.message;
+    return std::pair(dims.num_heads, dims.num_kv_heads);
+  };
+  const auto [heads, kv_heads] = heads_of_rank(1);
+  EXPECT_EQ(heads_of_rank(2), std::pair(heads / 2, kv_heads / 2));
+  const Instance too_many(config_of("llama_mha"), {}, /*world=*/64);
+  EXPECT_EQ(too_many.status, MORTISE_INVALID_ARGUMENT);
+  EXPECT_THAT(too_many.error.message, HasSubstr("64 ranks cannot divide num_attention_heads"));
 }
 
 TEST(Llama, ADeviceWithoutTheTypeIsRefusedAtLoad) {

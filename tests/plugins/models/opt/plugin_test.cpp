@@ -57,10 +57,10 @@ TEST(Opt, SaysHowItsMatricesAreKept) {
   EXPECT_EQ(dims.weight_group_size, 32);
 }
 
-TEST(Opt, AShardOfATensorParallelPipelineIsRefused) {
-  const Instance instance(config_of("opt"), {}, /*world=*/2);
-  EXPECT_EQ(instance.status, MORTISE_UNIMPLEMENTED);
-  EXPECT_THAT(instance.error.message, HasSubstr("runs on one device; tensor parallelism is not supported"));
+TEST(Opt, RanksThatDoNotDivideTheHeadsAreRefused) {
+  const Instance instance(config_of("opt"), {}, /*world=*/64);
+  EXPECT_EQ(instance.status, MORTISE_INVALID_ARGUMENT);
+  EXPECT_THAT(instance.error.message, HasSubstr("64 ranks cannot divide the number of heads"));
 }
 
 TEST(Opt, MissingAndMisshapenTensorsAreNamedWithWhatWasExpected) {
