@@ -179,11 +179,11 @@ def test_a_log_of_an_earlier_version_replays_and_says_what_changed(model, pipeli
     assert mortise("run", script, "-p", "Once", "--max-tokens", 4, "--record", log).returncode == 0
     lines = log.read_text().splitlines()
     header = json.loads(lines[0])
-    numerics = re.sub(r"weights \w+; .*; kv", "weights 0123456789abcdef; kv", header["numerics_id"])
+    numerics = re.sub(r"weights \w+; .*; kv", "weights 0123456789abcdef; kv", header["numerics_id"]) + "; world 1"
     assert numerics.count(";") == 5
     header.update(system_fingerprint="mortise-0123456789abcdef", numerics_id=numerics)
     log.write_text("\n".join([json.dumps(header), *lines[1:]]) + "\n")
     process = mortise("replay", log, script)
     assert process.returncode == 0, process.stderr
-    assert re.search(r"'weights 0123456789abcdef' is now 'weights \w{32}', 'config \w{32}' is new, 'defaults \w{32}' is new, "
+    assert re.search(r"'weights 0123456789abcdef' is now 'weights \w{32}', 'world 1' is gone, 'config \w{32}' is new, 'defaults \w{32}' is new, "
                      r"'tokenizer \w{32}' is new, 'template \w{32}' is new\n", process.stderr), process.stderr
