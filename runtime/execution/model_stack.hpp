@@ -1,6 +1,5 @@
 // runtime/execution/model_stack.hpp: a checkpoint that runs on a device: its files, the model plugin that computes it,
-// and the attention with its KV memory. A pipeline has
-// one stack for each rank of its target and one for each runner.
+// and the attention with its KV memory. A pipeline has one stack for each rank of its target and one for each runner.
 #pragma once
 
 #include <cstdint>

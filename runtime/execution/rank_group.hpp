@@ -24,7 +24,7 @@ class RankGroup {
   // and they have no collective extension.
   // `patience`: how long a rank may stay away after another one has failed. A device ends the wait of a rank for
   // another one by itself, so a rank that is away for longer hangs.
-  explicit RankGroup(std::vector<DevicePart> devices, std::chrono::milliseconds patience = std::chrono::seconds(10));
+  explicit RankGroup(std::vector<DevicePart> devices, std::chrono::milliseconds patience = std::chrono::seconds(60));
   ~RankGroup();
   RankGroup(const RankGroup&) = delete;
   RankGroup& operator=(const RankGroup&) = delete;

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "devices/checks/matrix.hpp"
 #include "devices/cuda/cuda_device.hpp"
 #include "devices/cuda/errors.hpp"
 #include "devices/cuda/matrix.hpp"
+#include "devices/cuda/temporary.hpp"
 
 // The communicator of one rank. `abort` may be called by any thread, all else by the thread of its rank.
 struct mortise_communicator {
@@ -42,12 +44,20 @@ void enable_peer(int ordinal, int other) {
   check_cuda(status, kCreate);
 }
 
-RankMailbox* make_mailbox(mortise_device& device) {
+// GPUs of different classes would give a row bits of both.
+void require_same_class(const mortise_device& first, const mortise_device& other) {
+  if (std::string_view(first.gpu.bf16) == other.gpu.bf16) return;
+  throw Failure(MORTISE_FAILED_PRECONDITION, kCreate,
+                first.name + " computes in class " + first.gpu.bf16 + " and " + other.name + " in " + other.gpu.bf16 +
+                    "; name GPUs of one class in `devices`");
+}
+
+Temporary make_mailbox(mortise_device& device) {
   const cudaStream_t stream = native(&device, nullptr);
-  void* mailbox = allocate_for("the signals of the ranks", sizeof(RankMailbox), kCreate, "");
-  check_cuda(cudaMemsetAsync(mailbox, 0, sizeof(RankMailbox), stream), kCreate);
+  Temporary mailbox(sizeof(RankMailbox), "the signals of the ranks", kCreate, "lower kv_cache.memory");
+  check_cuda(cudaMemsetAsync(mailbox.get(), 0, sizeof(RankMailbox), stream), kCreate);
   check_cuda(cudaStreamSynchronize(stream), kCreate);
-  return static_cast<RankMailbox*>(mailbox);
+  return mailbox;
 }
 
 int32_t num_ranks(mortise_device* device) {
@@ -57,8 +67,14 @@ int32_t num_ranks(mortise_device* device) {
 mortise_status create(mortise_device* const* devices, int32_t world, mortise_communicator** communicators,
                       mortise_error* error) {
   return guard(error, kCreate, [&] {
+    if (world > kMaxRanks) {
+      invalid(kCreate,
+              std::to_string(world) + " ranks are too many; this device has up to " + std::to_string(kMaxRanks));
+    }
+    for (int32_t rank = 1; rank < world; ++rank) require_same_class(*devices[0], *devices[rank]);
     const auto watch = std::make_shared<GatherWatch>();
     std::vector<std::unique_ptr<mortise_communicator>> made;
+    std::vector<Temporary> mailboxes;  // frees them if a later step fails
     RankGatherArgs args{};
     args.world = world;
     args.state = watch->state();
@@ -67,13 +83,19 @@ mortise_status create(mortise_device* const* devices, int32_t world, mortise_com
       native(devices[rank], nullptr);
       for (int32_t other = 0; other < world; ++other) enable_peer(devices[rank]->ordinal, devices[other]->ordinal);
     }
-    for (int32_t rank = 0; rank < world; ++rank) args.mailboxes[rank] = make_mailbox(*devices[rank]);
+    for (int32_t rank = 0; rank < world; ++rank) {
+      mailboxes.push_back(make_mailbox(*devices[rank]));
+      args.mailboxes[rank] = static_cast<RankMailbox*>(mailboxes.back().get());
+    }
     for (int32_t rank = 0; rank < world; ++rank) {
       made.push_back(std::make_unique<mortise_communicator>(mortise_communicator{devices[rank], watch, args}));
       made.back()->args.rank = rank;
-      devices[rank]->watch = watch;
     }
-    for (int32_t rank = 0; rank < world; ++rank) communicators[rank] = made[static_cast<std::size_t>(rank)].release();
+    for (int32_t rank = 0; rank < world; ++rank) {
+      mailboxes[static_cast<std::size_t>(rank)].release();
+      devices[rank]->watch = watch;
+      communicators[rank] = made[static_cast<std::size_t>(rank)].release();
+    }
   });
 }
 

@@ -31,9 +31,10 @@ typedef struct mortise_collective_table {
   /* Completes the rows of `x` [M, N], which may be strided: rank r has columns columns[r] .. columns[r + 1] - 1 of its
    * own x, and all ranks get them from it, bit for bit. columns [world + 1] ascends from 0 to N, and M, columns and the
    * type of x are the same on all ranks. Each rank calls it on its own stream, in the same order. A rank does not
-   * return, or its stream does not go on, before all columns are there; when it does, the other ranks may still read
-   * its x: what it queues later on the stream may overwrite x all the same. CANCELLED: abort was called. UNAVAILABLE:
-   * a rank did not come within the device's time limit; the message has its number. [step] since 0.6 */
+   * return, or its stream does not go on, before it has all columns. What the rank queues afterwards may overwrite x at
+   * once: the device sees to it that the other ranks get the columns that were there. CANCELLED: abort was called.
+   * UNAVAILABLE: a rank did not come within the device's time limit; the message has its number. On a device whose
+   * streams are not synchronous, stream_synchronize returns these two. [step] since 0.6 */
   mortise_status (*all_gather)(mortise_communicator* communicator, mortise_stream* stream, const mortise_tensor* x,
                                const int64_t* columns, mortise_error* error);
 
