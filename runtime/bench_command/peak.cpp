@@ -1,5 +1,7 @@
 #include "bench_command/peak.hpp"
 
+#include <algorithm>
+#include <chrono>
 #include <cstdint>
 
 #if defined(__x86_64__)
@@ -218,6 +220,20 @@ double run_unit(Unit unit, std::size_t rounds) {
 #endif
   (void)unit;
   return f32_rounds(rounds);
+}
+
+Unit faster_of(Unit a, Unit b) {
+  const auto operations_per_s = [](Unit unit) {
+    double most = 0;
+    for (int run = 0; run < 8; ++run) {
+      const auto start = std::chrono::steady_clock::now();
+      const double operations = run_unit(unit, 1000);
+      most =
+          std::max(most, operations / std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    }
+    return most;
+  };
+  return operations_per_s(a) > operations_per_s(b) ? a : b;
 }
 
 }  // namespace mortise::bench

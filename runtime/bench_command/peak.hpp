@@ -30,4 +30,8 @@ const std::vector<Unit>& available_units();
 // REQUIRES: the unit is available. [any thread]
 double run_unit(Unit unit, std::size_t rounds);
 
+// The unit with more operations a second on this thread, by the fastest of a few short runs: VDPBF16PS is slower than
+// FMA on some processors. REQUIRES: both are available. [any thread]
+Unit faster_of(Unit a, Unit b);
+
 }  // namespace mortise::bench

@@ -176,10 +176,11 @@ std::optional<Unit> unit_of_isa(std::string_view isa, std::int32_t dtype, std::s
   };
   const bool integers = dtype == MORTISE_I8 || dtype == MORTISE_I8_BLOCK32;
   const bool pairs = dtype == MORTISE_BF16 && numerics_id.starts_with("cpu-bf16-pairs/");
-  if (pairs && (isa == "amx" || isa == "avx512") && available(Unit::kAvx512Bf16)) return Unit::kAvx512Bf16;
+  if (pairs && (isa == "amx" || isa == "avx512") && available(Unit::kAvx512Bf16)) {
+    return faster_of(Unit::kAvx512Bf16, Unit::kAvx512Fma);
+  }
   if (isa == "amx" && dtype == MORTISE_BF16 && !pairs) return available(Unit::kAmxBf16);
-  // Tiles of AMX would give up their sums after each 32 columns, so blocks of 32 do without.
-  if (isa == "amx" && dtype == MORTISE_I8) return available(Unit::kAmxInt8);
+  if (isa == "amx" && integers) return available(Unit::kAmxInt8);
   // AMX tiles have no f32 and do not add in pairs.
   if (isa == "amx" || isa == "avx512") return available(integers ? Unit::kAvx512Int8 : Unit::kAvx512Fma);
   if (isa == "avx2") return available(integers ? Unit::kAvx2Int8 : Unit::kAvx2Fma);

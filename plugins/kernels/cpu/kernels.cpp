@@ -17,12 +17,24 @@ extern const Bf16Kernels kTileKernels, kPairKernels, kDotKernels, kAmxTileKernel
 }  // namespace isa_avx512
 namespace isa_avx512_bf16 {
 bool dot_is_exact();
-}
+bool dot_is_fast();
+}  // namespace isa_avx512_bf16
 #elif defined(__aarch64__)
 namespace isa_neon {
 extern const KernelTable kKernelTable;
 extern const Bf16Kernels kTileKernels, kPairKernels;
 }  // namespace isa_neon
+#endif
+
+#if defined(__x86_64__)
+namespace {
+
+bool dot_is_useful() {
+  static const bool useful = exact_dot_kernels() != nullptr && isa_avx512_bf16::dot_is_fast();
+  return useful;
+}
+
+}  // namespace
 #endif
 
 const KernelTable& kernels(Isa isa) {
@@ -56,7 +68,7 @@ const Bf16Kernels& bf16_kernels(Isa isa, SumOrder order) {
       return pairs ? isa_avx2::kPairKernels : isa_avx2::kTileKernels;
     case Isa::kAvx512:
     case Isa::kAmx:
-      if (pairs) return has_exact_dot() ? isa_avx512::kDotKernels : isa_avx512::kPairKernels;
+      if (pairs) return dot_is_useful() ? isa_avx512::kDotKernels : isa_avx512::kPairKernels;
       return isa == Isa::kAmx ? isa_avx512::kAmxTileKernels : isa_avx512::kTileKernels;
   }
 #elif defined(__aarch64__)
@@ -66,15 +78,15 @@ const Bf16Kernels& bf16_kernels(Isa isa, SumOrder order) {
   return pairs ? isa_portable::kPairKernels : isa_portable::kTileKernels;
 }
 
-bool has_exact_dot() {
+const Bf16Kernels* exact_dot_kernels() {
 #if defined(__x86_64__)
   static const bool exact = has_avx512_bf16() && [] {
     const DenormalsOff off;
     return isa_avx512_bf16::dot_is_exact();
   }();
-  return exact;
+  return exact ? &isa_avx512::kDotKernels : nullptr;
 #else
-  return false;
+  return nullptr;
 #endif
 }
 

@@ -11,12 +11,12 @@ namespace mortise::cpu {
 
 // REQUIRES: available_isas() contains `isa`.
 const KernelTable& kernels(Isa isa);
-// Pairs are computed by VDPBF16PS if `isa` is kAvx512 or kAmx and the machine's instruction is exact.
+// Pairs are computed by exact_dot_kernels() if `isa` is kAvx512 or kAmx and they are faster than FMA.
 const Bf16Kernels& bf16_kernels(Isa isa, SumOrder order);
 
-// Whether the machine has VDPBF16PS, and the instruction has the bits of FMA (dot_check.cpp), which some processor may
-// not give. The first call compares them, which takes less than a millisecond.
-bool has_exact_dot();
+// The kernels for pairs with VDPBF16PS; null if the machine lacks it, or if the instruction has not the bits of FMA
+// (dot_check.cpp). The first call compares them, which takes less than a millisecond.
+const Bf16Kernels* exact_dot_kernels();
 
 // The order in which this machine is fastest: pairs if it has AVX512-BF16 and no AMX, otherwise tiles. Asks the machine
 // and not the instruction set that is in use, so that forcing one changes no bit.

@@ -27,7 +27,10 @@ std::vector<LinearForm> linear_forms() {
   std::vector<LinearForm> found;
   if (can_emulate_dot()) found.push_back({"emulated_dot", SumOrder::kPairs, &isa_emulated_dot::kLinearPairsKernels});
 #if defined(__x86_64__)
-  if (has_exact_dot()) found.push_back({"avx512_without_dot", SumOrder::kPairs, &isa_avx512::kLinearPairsKernels});
+  if (const Bf16Kernels* dot = exact_dot_kernels()) {
+    found.push_back({"avx512_without_dot", SumOrder::kPairs, &isa_avx512::kLinearPairsKernels});
+    found.push_back({"avx512_with_dot", SumOrder::kPairs, &dot->linear});
+  }
 #endif
   for (Isa isa : available_isas()) {
     for (SumOrder order : kSumOrders) {

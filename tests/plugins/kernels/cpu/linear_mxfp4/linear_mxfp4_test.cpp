@@ -31,6 +31,10 @@ std::vector<Mxfp4Form> mxfp4_forms() {
     found.push_back({"emulated_dot", SumOrder::kPairs, &isa_emulated_dot::kLinearMxfp4PairsToBf16,
                      &isa_emulated_dot::kLinearMxfp4PairsToF32, nullptr});
   }
+  if (const Bf16Kernels* dot = exact_dot_kernels()) {
+    found.push_back(
+        {"avx512_with_dot", SumOrder::kPairs, &dot->linear_mxfp4_to_bf16, &dot->linear_mxfp4_to_f32, nullptr});
+  }
   for (Isa isa : available_isas()) {
     for (SumOrder order : kSumOrders) {
       const Bf16Kernels& table = bf16_kernels(isa, order);

@@ -36,10 +36,14 @@ const Choice& choose(const Choice& same, const Choice& int8, const Choice& fp8) 
 }
 
 template <class Types>
+const SpanKernels& span_of(const Bf16Kernels& table) {
+  return choose<Types>(table.span, table.span_int8, table.span_fp8);
+}
+
+template <class Types>
 const SpanKernels& kernels_of(Isa isa) {
   if constexpr (sizeof(typename Types::Model) == 2) {
-    const Bf16Kernels& table = bf16_kernels(isa, Types::kOrder);
-    return choose<Types>(table.span, table.span_int8, table.span_fp8);
+    return span_of<Types>(bf16_kernels(isa, Types::kOrder));
   } else {
     const KernelTable& table = kernels(isa);
     return choose<Types>(table.span_f32, table.span_f32_int8, table.span_f32_fp8);
@@ -60,6 +64,9 @@ std::vector<SpanSet> span_sets() {
   std::vector<SpanSet> sets;
   for (Isa isa : available_isas())
     sets.push_back({isa_name(isa), &kernels_of<Types>(isa), write_of<Types>(kernels(isa))});
+  if (const Bf16Kernels* dot = exact_dot_kernels(); dot != nullptr && Types::kOrder == SumOrder::kPairs) {
+    sets.push_back({"avx512 with dot", &span_of<Types>(*dot), write_of<Types>(kernels(Isa::kAvx512))});
+  }
   if (sizeof(typename Types::Model) == 2 && (Types::kOrder == SumOrder::kTiles || can_emulate_dot())) {
     const bool pairs = Types::kOrder == SumOrder::kPairs;
     using namespace isa_emulated_amx;
