@@ -82,7 +82,8 @@ void run(cpu::Isa isa, std::size_t threads, double bandwidth) {
   std::printf("\n");
   for (const Shape& s : kShapes) {
     for (const std::size_t m : kRows) {
-      const double bf16 = bench::measure_bf16(cpu::kernels(isa).linear_bf16.to_bf16, s, m, threads, kSeconds);
+      const double bf16 =
+          bench::measure_bf16(cpu::bf16_kernels(isa, cpu::preferred_order()).linear.to_bf16, s, m, threads, kSeconds);
       char name[32];
       std::snprintf(name, sizeof name, "%zu x %zu", s.n, s.k);
       std::printf("%12s %6zu %10.1f", name, m, bf16 * 1e6);

@@ -16,6 +16,7 @@ extern const SpanKernels kSpanPairsKernels, kSpanPairsInt8Kernels, kSpanPairsFp8
 }  // namespace mortise::cpu::isa_avx512_bf16
 namespace mortise::cpu::isa_amx {
 extern const LinearBf16Kernels kLinearBf16Kernels;
+extern const LinearBlock32Kernels kLinearBlock32Kernels;
 extern const LinearFp8Kernel kLinearFp8ToBf16, kLinearFp8ToF32;
 extern const LinearIntKernels kLinearIntKernels;
 extern const LinearMxfp4Kernel kLinearMxfp4ToBf16, kLinearMxfp4ToF32;
@@ -134,7 +135,7 @@ constinit const KernelTable kAmxKernelTable = {
     .elementwise = kElementwiseKernels,
     .head = kHeadKernels,
     .linear_f32 = kLinearF32Kernels,
-    .linear_block32 = isa_avx512_vnni::kLinearBlock32Kernels,
+    .linear_block32 = isa_amx::kLinearBlock32Kernels,
     .linear_fp8_to_bf16 = isa_amx::kLinearFp8ToBf16,
     .linear_fp8_to_f32 = isa_amx::kLinearFp8ToF32,
     .linear_fp8_f32 = kLinearFp8OfF32,

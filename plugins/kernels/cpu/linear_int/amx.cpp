@@ -8,13 +8,11 @@
 #include "kernels/cpu/linear_int/rows.hpp"
 #include "kernels/cpu/linear_int/sums.hpp"
 #if defined(MORTISE_EMULATED_TILES)  // tests run the blocking on machines without AMX
-#include "emulated_tiles.hpp"
 namespace mortise::cpu::isa_portable {
 extern const LinearIntKernels kLinearIntKernels;
 }
 namespace vectors = mortise::cpu::isa_portable;
 #else
-#include "kernels/cpu/amx/tiles.hpp"
 namespace mortise::cpu::isa_avx512_vnni {
 extern const LinearIntKernels kLinearIntKernels;
 }
@@ -24,7 +22,6 @@ namespace vectors = mortise::cpu::isa_avx512_vnni;
 namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE {
 namespace {
 
-constexpr std::size_t kRowBytes = 64;  // bytes in a row of a tile of weights or sums
 constexpr std::size_t kFewPanels = 4;
 // With fewer columns, prefetching the next rows exceeds what the caches can take.
 constexpr std::size_t kFetchColumns = 128;
@@ -64,15 +61,9 @@ void unpack_chunk(const LinearIntArgs& args, std::size_t n0, std::size_t n1, std
   }
 }
 
-// c += a times weights: 8-bit weights are unsigned and in place, 4-bit weights signed and unpacked.
-template <int bits, int c, int a, int b>
-MORTISE_INLINE void multiply_tiles() {
-  if constexpr (bits == 8) {
-    tile_multiply_i8_u8<c, a, b>();
-  } else {
-    tile_multiply_i8_i8<c, a, b>();
-  }
-}
+// 8-bit weights are unsigned and in place, 4-bit weights have lost their zero point while they were unpacked.
+template <int bits>
+constexpr bool kIsSigned = bits == 4;
 
 // Tiles 0-3 accumulate, tile 4 holds x, tiles 5-7 hold weights in turn.
 void configure_few(std::size_t rows) {
@@ -91,11 +82,11 @@ MORTISE_INLINE void multiply_few_tile(const std::int8_t* x, std::size_t x_stride
   tile_load<5>(w, kRowBytes);
   if constexpr (panels > 1) tile_load<6>(w + to_next, kRowBytes);
   if constexpr (panels > 2) tile_load<7>(w + 2 * to_next, kRowBytes);
-  multiply_tiles<bits, 0, 4, 5>();
+  multiply_tiles<kIsSigned<bits>, 0, 4, 5>();
   if constexpr (panels > 3) tile_load<5>(w + 3 * to_next, kRowBytes);
-  if constexpr (panels > 1) multiply_tiles<bits, 1, 4, 6>();
-  if constexpr (panels > 2) multiply_tiles<bits, 2, 4, 7>();
-  if constexpr (panels > 3) multiply_tiles<bits, 3, 4, 5>();
+  if constexpr (panels > 1) multiply_tiles<kIsSigned<bits>, 1, 4, 6>();
+  if constexpr (panels > 2) multiply_tiles<kIsSigned<bits>, 2, 4, 7>();
+  if constexpr (panels > 3) multiply_tiles<kIsSigned<bits>, 3, 4, 5>();
 }
 
 // Up to 16 rows times `panels` panels at column n of y, `to_next` bytes apart.
@@ -135,54 +126,6 @@ void multiply_few(const IntBlock& b, const std::int32_t* minus) {
   }
 }
 
-// Tiles 0-3 accumulate (row tile, panel) = (0,0) (0,1) (1,0) (1,1). Tiles 4 and 5 hold x, tiles 6 and 7 weights.
-void configure(std::size_t rows, std::size_t depth) {
-  TileConfig config;
-  const auto low = static_cast<std::uint8_t>(minimum(rows, kTileRows));
-  const auto high = static_cast<std::uint8_t>(rows > kTileRows ? rows - kTileRows : kTileRows);
-  const auto quads = static_cast<std::uint8_t>(depth / 4);
-  const std::uint8_t tile_rows[8] = {low, low, high, high, low, high, quads, quads};
-  for (int t = 0; t < 8; ++t) {
-    const bool is_x = t == 4 || t == 5;
-    config.row_bytes[t] = static_cast<std::uint16_t>(is_x ? depth : kRowBytes);
-    config.rows[t] = tile_rows[t];
-  }
-  tiles_configure(config);
-}
-
-template <int bits, int row_tiles, int panels>
-MORTISE_INLINE void multiply_tile(const std::int8_t* x, std::size_t x_stride, const std::uint8_t* w,
-                                  std::size_t to_second) {
-  tile_load_past_first_level<6>(w, kRowBytes);
-  tile_load<4>(x, x_stride);
-  multiply_tiles<bits, 0, 4, 6>();
-  if constexpr (row_tiles > 1) {
-    tile_load<5>(x + kTileRows * x_stride, x_stride);
-    multiply_tiles<bits, 2, 5, 6>();
-  }
-  if constexpr (panels > 1) {
-    tile_load_past_first_level<7>(w + to_second, kRowBytes);
-    multiply_tiles<bits, 1, 4, 7>();
-    if constexpr (row_tiles > 1) multiply_tiles<bits, 3, 5, 7>();
-  }
-}
-
-template <int row_tiles, int panels>
-MORTISE_INLINE void zero_sums() {
-  tile_zero<0>();
-  if constexpr (panels > 1) tile_zero<1>();
-  if constexpr (row_tiles > 1) tile_zero<2>();
-  if constexpr (row_tiles > 1 && panels > 1) tile_zero<3>();
-}
-
-template <int row_tiles, int panels>
-MORTISE_INLINE void store_sums(std::int32_t* sums) {
-  tile_store<0>(sums, kRowBytes);
-  if constexpr (panels > 1) tile_store<1>(sums + 2 * kTileSums, kRowBytes);
-  if constexpr (row_tiles > 1) tile_store<2>(sums + kTileSums, kRowBytes);
-  if constexpr (row_tiles > 1 && panels > 1) tile_store<3>(sums + 3 * kTileSums, kRowBytes);
-}
-
 // Columns of y that come from a pair of panels.
 template <bool gated>
 constexpr std::size_t kPairColumns = gated ? kLanes : 2 * kLanes;
@@ -216,7 +159,7 @@ void multiply_pair(const IntBlock& b, const std::uint8_t* w, Beside<Work>& besid
   beside.begin(depth / kIntDepth, depth / kIntDepth);
   zero_sums<2, panels>();
   for (std::size_t k = 0; k < depth; k += kIntDepth) {
-    multiply_tile<bits, 2, panels>(x + k, x_stride, w + k * kLanes, to_second);
+    multiply_tile<kIsSigned<bits>, 2, panels>(x + k, x_stride, w + k * kLanes, to_second);
     beside.step();
   }
   store_sums<2, panels>(sums);
@@ -258,7 +201,7 @@ void multiply_groups(const IntBlock& b, std::size_t n, Beside<Work>& beside, Sum
       const std::size_t end = minimum((g + i + 1) * group, depth);
       zero_sums<row_tiles, panels>();
       for (std::size_t k = (g + i) * group; k < end; k += step) {
-        multiply_tile<bits, row_tiles, panels>(x + k, x_stride, w + k * kLanes, to_second);
+        multiply_tile<kIsSigned<bits>, row_tiles, panels>(x + k, x_stride, w + k * kLanes, to_second);
         beside.step();
       }
       store_sums<row_tiles, panels>(sums[parity][i]);

@@ -3,19 +3,12 @@
 #pragma once
 
 #include "kernels/cpu/linear_int/linear_int.hpp"
+#include "kernels/cpu/linear_int/pair_tiles.hpp"
 #include "kernels/cpu/linear_int/rows.hpp"
 #include "kernels/cpu/rows/gate.hpp"
 
 namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE {
 
-// noinline: a job that is inlined into the loop over tiles makes the compiler hold the loop's addresses in vector
-// registers.
-#define MORTISE_NOINLINE __attribute__((noinline))
-
-constexpr std::size_t kTileRows = 16;
-constexpr std::size_t kPairRows = 2 * kTileRows;
-constexpr std::size_t kTileSums = kTileRows * kLanes;
-constexpr std::size_t kPairSums = 4 * kTileSums;
 // 2: fewer f32 sums pass through memory; with more groups, sums push x out of the cache.
 constexpr std::size_t kGroupsAtOnce = 2;
 

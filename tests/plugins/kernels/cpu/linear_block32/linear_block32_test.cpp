@@ -1,11 +1,15 @@
 // linear_block32 in every form that this machine can run against its scalar reference, bit by bit, and that one against
 // a double loop.
-// Covers: plugins/kernels/cpu/linear_block32/{linear_block32,rows} plugins/kernels/cpu/reference/linear_block32
+// Covers: plugins/kernels/cpu/linear_block32/{linear_block32,amx,rows,sums}
+// plugins/kernels/cpu/reference/linear_block32
 #include "linear_block32/linear_block32_problem.hpp"
 
 #include <cmath>
 
 namespace mortise::cpu {
+namespace isa_emulated_amx {
+extern const LinearBlock32Kernels kLinearBlock32Kernels;
+}
 #if defined(__x86_64__)
 namespace isa_avx512 {
 extern const LinearBlock32Kernels kLinearBlock32Kernels;
@@ -19,7 +23,7 @@ struct Block32Form {
 };
 
 std::vector<Block32Form> block32_forms() {
-  std::vector<Block32Form> found;
+  std::vector<Block32Form> found = {{"emulated_amx", &isa_emulated_amx::kLinearBlock32Kernels}};
   for (Isa isa : available_isas()) found.push_back({isa_name(isa), &kernels(isa).linear_block32});
 #if defined(__x86_64__)
   if (has_vnni()) found.push_back({"avx512_without_vnni", &isa_avx512::kLinearBlock32Kernels});
@@ -50,7 +54,7 @@ std::vector<Block32Format> formats(std::size_t k) {
 
 TEST_P(KernelsLinearBlock32, EveryRowCountGivesTheBitsOfTheReference) {
   for (const Block32Format& format : formats(160)) {
-    for (std::size_t m = 1; m <= 10; ++m) {
+    for (std::size_t m : {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 16, 17, 32, 33, 49, 70}) {
       const Block32Problem<Bf16> p({m, 52, 160, format}, Values::kNormal, 17 + static_cast<unsigned>(m), m % 3 == 0);
       EXPECT_TRUE(same_bits(expected(p), run<float>(kernels(), p))) << p.shape;
     }
@@ -75,6 +79,15 @@ TEST_P(KernelsLinearBlock32, OddShapesAndGroupsGiveTheBitsOfTheReference) {
       EXPECT_TRUE(same_bits(narrowed(y), run<Bf16>(kernels(), p))) << p.shape;
       const Block32Problem<float> q({m, n, k, format}, Values::kNormal, 6);
       EXPECT_TRUE(same_bits(expected(q), run<float>(kernels(), q))) << q.shape;
+    }
+  }
+}
+
+TEST_P(KernelsLinearBlock32, EveryChunkOfColumnsGivesTheBitsOfTheReference) {
+  for (std::size_t m : {std::size_t{3}, std::size_t{20}, std::size_t{35}}) {
+    for (const Block32Format& format : {Block32Format{4, 32, 8, true, true}, Block32Format{8, 16, 32, false, false}}) {
+      const Block32Problem<Bf16> p({m, 337, 4480, format}, Values::kNormal, 12);
+      EXPECT_TRUE(same_bits(expected(p), run<float>(kernels(), p, 0, 160))) << p.shape;
     }
   }
 }
