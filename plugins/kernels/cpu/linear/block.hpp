@@ -213,6 +213,8 @@ template <class W, std::size_t rows, std::size_t panels>
     for (std::size_t j = 0; j < panels; ++j) sums.values[i][j] = load(acc + (i * W::kPanels + j) * kLanes);
   }
   for (std::size_t pair = 0; pair < tiles * (kDepthTile / 2); ++pair) {
+    // A depth tile ahead: with few rows the weights come from memory.
+    for (std::size_t j = 0; j < panels; ++j) __builtin_prefetch(w + j * w_stride + (kDepthTile + pair * 2) * kLanes);
     add_pair<W>(x + pair * 2, x_stride, w + pair * 2 * kLanes, w_stride, sums);
   }
 #pragma GCC unroll 8
