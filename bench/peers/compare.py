@@ -69,7 +69,7 @@ def mortise_figures(args, *subject):
              "prefill": ["--batch", args.prefill[0], "--prompt", args.prefill[1]], "startup": []}
     for scenario in sizes:
         target = PEERS / "out.json"
-        settings = ["--set", f"device.threads={args.threads}"]
+        settings = [word for setting in (f"device.threads={args.threads}", *args.set) for word in ("--set", setting)]
         output_of(args.mortise, "bench", scenario, *subject, *sizes[scenario], *settings, "--repeats", 1, "--json", target)
         figures |= {f["name"]: (f["value"], f["floor"]) for f in json.loads(target.read_text())["figures"]}
     return figures
@@ -163,7 +163,8 @@ def speed(figure, ours, theirs):
 
 def table(shape, samples, floors):
     peers = [who for who in samples if not who.startswith("mortise")]
-    equals = {who: who.replace("llama.cpp", "mortise") for who in peers if who.replace("llama.cpp", "mortise") in samples}
+    # llama.cpp with a format stands beside Mortise with the same file; every other peer beside plain Mortise.
+    equals = {f"llama.cpp{weights}": who for who in samples if (weights := who.removeprefix("mortise")) != who}
     lines = [f"| {shape} | Mortise | floor (ratio) | " + " | ".join(peers) + " |", "|---" * (3 + len(peers)) + "|"]
     for who in (w for w in samples if w.startswith("mortise")):
         for figure, ours in samples[who].items():
@@ -206,6 +207,7 @@ def main():
     parser.add_argument("--peers", type=words, default=["llama"], help="llama, vllm")
     parser.add_argument("--formats", type=words, default=["bf16"], help="of the shapes for llama.cpp, and but for bf16 also for Mortise")
     parser.add_argument("--files", type=lambda text: [Path(word) for word in text.split(",")], default=[], help="GGUF files, beside the shapes")
+    parser.add_argument("--set", action="append", default=[], help="of mortise bench: device.numerics=pairs")
     parser.add_argument("--batches", type=lambda text: [int(word) for word in text.split(",")], default=[1, 8, 32], help="of decode (1,8,32)")
     parser.add_argument("--prompt", type=int, default=128, help="of decode: tokens (128)")
     parser.add_argument("--output", type=int, default=128, help="of decode: tokens (128)")

@@ -22,14 +22,15 @@ def test_the_table_holds_each_format_against_its_own():
     samples = {"mortise": {"decode, batch 1": [100, 101, 99], "start to first token": [0.04, 0.05, 0.06]},
                "llama.cpp bf16": {"decode, batch 1": [50, 50, 50], "start to first token": [0.1, 0.1, 0.1]},
                "mortise q8_0": {"decode, batch 1": [200, 200, 200]},
-               "llama.cpp q8_0": {"decode, batch 1": [160, 160, 160]}}
+               "llama.cpp q8_0": {"decode, batch 1": [160, 160, 160]},
+               "vLLM": {"decode, batch 1": [80, 80, 80]}}
     floors = {"mortise": {"decode, batch 1": [125, 125, 125]}, "mortise q8_0": {}}
     assert compare.table("160m", samples, floors).splitlines() == [
-        "| 160m | Mortise | floor (ratio) | llama.cpp bf16 | llama.cpp q8_0 |",
-        "|---|---|---|---|---|",
-        "| decode, batch 1, tokens/s | 100 | 125 (0.80) | 50 (2.00 x) |  |",
-        "| start to first token, s | 0.05 |  | 0.1 (2.00 x) |  |",
-        "| decode, batch 1, q8_0, tokens/s | 200 |  |  | 160 (1.25 x) |"]
+        "| 160m | Mortise | floor (ratio) | llama.cpp bf16 | llama.cpp q8_0 | vLLM |",
+        "|---|---|---|---|---|---|",
+        "| decode, batch 1, tokens/s | 100 | 125 (0.80) | 50 (2.00 x) |  | 80 (1.25 x) |",
+        "| start to first token, s | 0.05 |  | 0.1 (2.00 x) |  |  |",
+        "| decode, batch 1, q8_0, tokens/s | 200 |  |  | 160 (1.25 x) |  |"]
 
 
 def test_lines_that_are_cut_or_are_no_json_are_passed_over():
