@@ -1,7 +1,7 @@
 // linear_block32 in every form that this machine can run against its scalar reference, bit by bit, and that one against
 // a double loop.
 // Covers: plugins/kernels/cpu/linear_block32/{linear_block32,amx,rows,sums}
-// plugins/kernels/cpu/reference/linear_block32
+// Covers: plugins/kernels/cpu/reference/linear_block32
 #include "linear_block32/linear_block32_problem.hpp"
 
 #include <cmath>
