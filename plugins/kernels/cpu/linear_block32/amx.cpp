@@ -1,7 +1,7 @@
-// linear_block32 on AMX: 32 rows x 2 panels of int8 tiles that are as deep as a part, so that the core applies the
-// part's scales while the AMX unit multiplies the next parts (linear_block32/sums.hpp). Columns are divided into chunks
-// whose weights stay in the second-level cache while all rows pass. 4-bit weights are unpacked once per chunk. Few rows
-// go to the VNNI kernels, since they would leave tiles empty.
+// linear_block32 on AMX: 32 rows x 2 panels of int8 tiles that are as deep as a part. After the products of each part
+// the core applies the scales of parts before it to their sums (linear_block32/sums.hpp). Columns are divided into
+// chunks whose weights stay in the second-level cache while all rows pass. 4-bit weights are unpacked once per chunk.
+// Few rows go to the VNNI kernels, since they would leave tiles empty.
 #include "kernels/cpu/amx/beside.hpp"  // chunk_panels
 #include "kernels/cpu/linear_block32/sums.hpp"
 #if defined(MORTISE_EMULATED_TILES)

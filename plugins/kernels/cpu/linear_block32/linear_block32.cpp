@@ -3,6 +3,7 @@
 // there are registers. All rows of a chunk pass before the next panels, so these weights stay in a cache.
 #include "kernels/cpu/linear_block32/linear_block32.hpp"
 
+#include "kernels/cpu/linear_block32/factors.hpp"
 #include "kernels/cpu/linear_block32/rows.hpp"
 #include "kernels/cpu/linear_int/step.hpp"
 
@@ -37,12 +38,6 @@ struct Call {
   bool y_is_bf16;
 };
 
-// The scales or minima of sixteen columns in a group. The branch goes the same way during a whole call.
-MORTISE_INLINE F32x16 load_factors(const Call& c, const void* factors, std::size_t at) {
-  return c.args.format.half_scales ? load_f16(static_cast<const F16*>(factors) + at)
-                                   : load(static_cast<const float*>(factors) + at);
-}
-
 template <std::size_t panels>
 struct Factors {
   F32x16 scale[panels], minimum[panels];
@@ -55,8 +50,8 @@ MORTISE_INLINE Factors<panels> factors_of(const Call& c, std::size_t panel, std:
 #pragma GCC unroll 4
   for (std::size_t j = 0; j < panels; ++j) {
     const std::size_t at = ((panel + j) * c.groups + g) * kLanes;
-    f.scale[j] = load_factors(c, c.args.scales, at);
-    if constexpr (with_minima) f.minimum[j] = load_factors(c, c.args.minima, at);
+    f.scale[j] = load_factors(c.args, c.args.scales, at);
+    if constexpr (with_minima) f.minimum[j] = load_factors(c.args, c.args.minima, at);
   }
   return f;
 }

@@ -2,6 +2,7 @@
 // row, and writes y after the last part. Sums lie as [parts][2 panels][32 rows][16].
 #pragma once
 
+#include "kernels/cpu/linear_block32/factors.hpp"
 #include "kernels/cpu/linear_block32/rows.hpp"
 #include "kernels/cpu/linear_int/pair_tiles.hpp"
 
@@ -29,12 +30,6 @@ struct Block32Tiles {
   bool y_is_bf16;
   std::size_t fetch_end;  // weights up to this column are read for these rows only, and are prefetched
 };
-
-// The scales or minima of sixteen columns in a group. The branch goes the same way during a whole call.
-MORTISE_INLINE F32x16 load_factors(const LinearBlock32Args& args, const void* factors, std::size_t at) {
-  return args.format.half_scales ? load_f16(static_cast<const F16*>(factors) + at)
-                                 : load(static_cast<const float*>(factors) + at);
-}
 
 // Adds the sums of batches of parts, of one or two panels, a few rows at a time, and writes y after the last part. Used
 // by one thread. Invariants: rows before row_ are done; unless the batch is the first of its panels, acc_ holds the f32

@@ -1,6 +1,6 @@
 // linear_block32 in every form that this machine can run against its scalar reference, bit by bit, and that one against
 // a double loop.
-// Covers: plugins/kernels/cpu/linear_block32/{linear_block32,amx,rows,sums}
+// Covers: plugins/kernels/cpu/linear_block32/{linear_block32,amx,factors,rows,sums}
 // Covers: plugins/kernels/cpu/reference/linear_block32
 #include "linear_block32/linear_block32_problem.hpp"
 
