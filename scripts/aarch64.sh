@@ -56,6 +56,10 @@ in_namespace='
   exec unshare --user --map-user="$3" --map-group="$4" "${@:5}"'
 header='\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00'
 mask='\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff'
+if ! unshare --user --map-root-user --mount mount -t binfmt_misc binfmt_misc /proc/sys/fs/binfmt_misc; then
+  echo "aarch64.sh: Linux $(uname -r) lets no user namespace have binfmt_misc, through which tests start programs; Linux 6.7 or newer does, if user namespaces are allowed" >&2
+  exit 1
+fi
 unshare --user --map-root-user --mount --pid --fork --kill-child --mount-proc \
   bash -euc "$in_namespace" aarch64.sh "$header" "$mask" "$(id -u)" "$(id -g)" \
   ctest --test-dir build/aarch64 "${select[@]}" --output-on-failure --no-tests=error -j "$(nproc)"

@@ -29,6 +29,8 @@ Unit unit_of(cpu::Isa isa) {
       return Unit::kAvx512Fma;
     case cpu::Isa::kAvx2:
       return Unit::kAvx2Fma;
+    case cpu::Isa::kNeon:
+      return Unit::kNeonFma;
     case cpu::Isa::kPortable:
       break;
   }
@@ -43,6 +45,8 @@ std::optional<Unit> int8_unit_of(cpu::Isa isa) {
       return Unit::kAvx512Int8;
     case cpu::Isa::kAvx2:
       return Unit::kAvx2Int8;
+    case cpu::Isa::kNeon:
+      return Unit::kNeonInt8;
     case cpu::Isa::kPortable:
       break;
   }

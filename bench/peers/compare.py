@@ -207,7 +207,7 @@ def main():
     parser.add_argument("--peers", type=words, default=["llama"], help="llama, vllm")
     parser.add_argument("--formats", type=words, default=["bf16"], help="of the shapes for llama.cpp, and but for bf16 also for Mortise")
     parser.add_argument("--files", type=lambda text: [Path(word) for word in text.split(",")], default=[], help="GGUF files, beside the shapes")
-    parser.add_argument("--set", action="append", default=[], help="of mortise bench: device.numerics=pairs")
+    parser.add_argument("--set", action="append", default=[], help="an option for mortise bench --set, such as device.numerics=pairs; repeatable")
     parser.add_argument("--batches", type=lambda text: [int(word) for word in text.split(",")], default=[1, 8, 32], help="of decode (1,8,32)")
     parser.add_argument("--prompt", type=int, default=128, help="of decode: tokens (128)")
     parser.add_argument("--output", type=int, default=128, help="of decode: tokens (128)")

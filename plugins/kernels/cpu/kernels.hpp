@@ -14,7 +14,7 @@ const KernelTable& kernels(Isa isa);
 // Pairs are computed by exact_dot_kernels() if `isa` is kAvx512 or kAmx and they are faster than FMA.
 const Bf16Kernels& bf16_kernels(Isa isa, SumOrder order);
 
-// The kernels for pairs with VDPBF16PS; null if the machine lacks it, or if the instruction has not the bits of FMA
+// The kernels for pairs with VDPBF16PS; null if the machine lacks it, or if the instruction gives other bits than FMA
 // (dot_check.cpp). The first call compares them, which takes less than a millisecond.
 const Bf16Kernels* exact_dot_kernels();
 

@@ -4,6 +4,7 @@
 // Few rows go to the VNNI kernels, since they would leave tiles empty.
 #include "kernels/cpu/amx/beside.hpp"  // chunk_panels
 #include "kernels/cpu/linear_block32/sums.hpp"
+#include "kernels/cpu/linear_int/unpack.hpp"
 #if defined(MORTISE_EMULATED_TILES)
 namespace mortise::cpu::isa_portable {
 extern const LinearBlock32Kernels kLinearBlock32Kernels;
@@ -18,22 +19,6 @@ namespace vectors = mortise::cpu::isa_avx512_vnni;
 
 namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE {
 namespace {
-
-constexpr std::size_t kUnpackedBytes = std::size_t{1} << 21;
-
-// The unpacked 4-bit weights of a chunk, one byte each. thread_local, because it is too large for the stack.
-alignas(64) thread_local std::uint8_t unpacked_weights[kUnpackedBytes];
-
-// Unpacks 4-bit weights [octets][16 n][4 bytes] to bytes [quads][16 n][4].
-void unpack(const std::uint8_t* packed, std::size_t octets, std::uint8_t* out) {
-  const I32x16 nibble = broadcast_i32(0x0f0f0f0f);
-  for (std::size_t octet = 0; octet < octets; ++octet) {
-    const I32x16 raw = load_i32(reinterpret_cast<const std::int32_t*>(packed + octet * 64));
-    auto* quads = reinterpret_cast<std::int32_t*>(out + octet * 128);
-    store(quads, raw & nibble);
-    store(quads + kLanes, shift_right<4>(raw) & nibble);
-  }
-}
 
 // Multiplies one part of up to 32 rows and two panels. Each tile of sums is stored, for the part before, right before
 // it is used again: stored after its own product it would keep the AMX unit waiting (119 instead of 86 cycles a part).
@@ -136,7 +121,8 @@ void run_form(const LinearBlock32Args& args, const LinearRange& range, bool y_is
     const std::size_t n1 = minimum(n + chunk, range.n1);
     const std::uint8_t* w = args.values + n * depth * static_cast<std::size_t>(args.format.bits) / 8;
     if (args.format.bits == 4) {
-      unpack(w, (n1 - n + kLanes - 1) / kLanes * depth / 8, unpacked_weights);
+      // Panels lie one after the other, and the starts of the sums have the zero point.
+      unpack(w, (n1 - n + kLanes - 1) / kLanes * depth, broadcast_i32(0), unpacked_weights);
       w = unpacked_weights;
     }
     for (std::size_t m = range.m0; m < range.m1; m += kPairRows) {
@@ -171,7 +157,7 @@ void run_tiles(const LinearBlock32Args& args, const LinearRange& range, bool y_i
 // Whether the VNNI kernel takes the product. 4-bit weights also go there if two unpacked panels do not fit into the
 // buffer.
 bool is_for_vectors(const LinearBlock32Args& args) {
-  if (args.format.bits == 4 && 2 * kLanes * int_depth(args.k) > kUnpackedBytes) return true;
+  if (args.format.bits == 4 && !can_unpack(args.k)) return true;
 #if defined(MORTISE_EMULATED_TILES)
   return false;
 #else

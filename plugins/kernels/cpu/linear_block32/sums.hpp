@@ -8,6 +8,9 @@
 
 namespace mortise::cpu::inline MORTISE_ISA_NAMESPACE {
 
+// Tiles multiply the values as they are, so the starts of the sums must hold all of the zero point.
+static_assert(IntDot<8>::kOffset == 0 && IntDot<4>::kOffset == 0);
+
 // The form of a product. `halves`: parts of 16 columns. `with_starts`: the weight has a zero point.
 struct Block32Form {
   bool halves, with_starts, with_minima;

@@ -7,6 +7,7 @@
 #include "kernels/cpu/linear_int/linear_int.hpp"
 #include "kernels/cpu/linear_int/rows.hpp"
 #include "kernels/cpu/linear_int/sums.hpp"
+#include "kernels/cpu/linear_int/unpack.hpp"
 #if defined(MORTISE_EMULATED_TILES)  // tests run the blocking on machines without AMX
 namespace mortise::cpu::isa_portable {
 extern const LinearIntKernels kLinearIntKernels;
@@ -25,28 +26,6 @@ namespace {
 constexpr std::size_t kFewPanels = 4;
 // With fewer columns, prefetching the next rows exceeds what the caches can take.
 constexpr std::size_t kFetchColumns = 128;
-constexpr std::size_t kUnpackedBytes = std::size_t{1} << 21;
-
-// The unpacked 4-bit weights of a chunk, one byte each. thread_local, because it is too large for the stack.
-alignas(64) thread_local std::uint8_t unpacked_weights[kUnpackedBytes];
-
-// Unpacks 4-bit weights [octets][16 n][4 bytes] to bytes [quads][16 n][4] and subtracts the zero point of each n.
-void unpack(const std::uint8_t* packed, const std::uint8_t* zeros, std::size_t depth, std::uint8_t* out) {
-  const I32x16 nibble = broadcast_i32(0x0f0f0f0f), sign = broadcast_i32(static_cast<std::int32_t>(0x80808080u));
-  const I32x16 zero = mul_lo(load_u8(zeros), broadcast_i32(0x01010101));
-  // Setting bit 7 first keeps a byte's subtraction from borrowing from the next byte; the xor restores the sign.
-  const auto less_zero = [&](I32x16 quads) {
-    const I32x16 raised = (quads | sign) - zero;
-    return raised ^ sign;
-  };
-  for (std::size_t octet = 0; octet < depth / 8; ++octet) {
-    const I32x16 raw = load_i32(reinterpret_cast<const std::int32_t*>(packed + octet * 64));
-    auto* quads = reinterpret_cast<std::int32_t*>(out + octet * 128);
-    store(quads, less_zero(raw & nibble));
-    store(quads + kLanes, less_zero(shift_right<4>(raw) & nibble));
-  }
-}
-
 // Unpacks the panels of the columns [n0, n1), in order.
 void unpack_chunk(const LinearIntArgs& args, std::size_t n0, std::size_t n1, std::uint8_t* out) {
   const std::size_t depth = int_depth(args.k), group = int_group(args.k, args.format.group_size);
@@ -56,7 +35,8 @@ void unpack_chunk(const LinearIntArgs& args, std::size_t n0, std::size_t n1, std
     const std::uint8_t* zeros = args.zeros + n * groups;
     for (std::size_t g = 0; g < groups; ++g) {
       const std::size_t k = g * group, end = minimum(k + group, depth);
-      unpack(packed + k * kLanes / 2, zeros + g * kLanes, end - k, out + k * kLanes);
+      const I32x16 zero = mul_lo(load_u8(zeros + g * kLanes), broadcast_i32(0x01010101));
+      unpack(packed + k * kLanes / 2, end - k, zero, out + k * kLanes);
     }
   }
 }
@@ -279,7 +259,7 @@ void run_tiles(const LinearIntArgs& args, const LinearRange& range) {
 // Whether the VNNI kernel takes the product: the vector unit keeps up with memory, and most of a tile would be empty.
 // 4-bit weights also go there if two unpacked panels do not fit into the buffer.
 bool is_for_vectors(const LinearIntArgs& args) {
-  if (args.format.bits == 4 && 2 * kLanes * int_depth(args.k) > kUnpackedBytes) return true;
+  if (args.format.bits == 4 && !can_unpack(args.k)) return true;
 #if defined(MORTISE_EMULATED_TILES)
   return false;
 #else

@@ -1,5 +1,5 @@
 // Gated products of linear_int on AMX: on emulated tiles on every machine, and on those of this one if it has them.
-// Covers: plugins/kernels/cpu/amx/{beside,tiles} plugins/kernels/cpu/linear_int/pair_tiles
+// Covers: plugins/kernels/cpu/amx/{beside,tiles} plugins/kernels/cpu/linear_int/{pair_tiles,unpack}
 #include "linear_int/linear_int_problem.hpp"
 #include "reference_activation.hpp"
 
