@@ -1,6 +1,6 @@
-// For up to eight rows of x that all fit into shared memory. Each warp has its own tiles, and loads their weights into
-// its own ring in shared memory, piece by piece along K, so that no warp waits for another. One more warp loads x. A
-// multiprocessor runs one block. More or longer rows: linear_stream_many.cu.
+// For up to eight rows of x that all fit into shared memory and are short. Each warp has its own tiles, and loads their
+// weights into its own ring in shared memory, piece by piece along K, so that no warp waits for another. One more warp
+// loads x. A multiprocessor runs one block. More or longer rows: linear_stream_many.cu.
 #include "kernels/cuda/linear_stream.hpp"
 
 #include <algorithm>
@@ -25,6 +25,9 @@ constexpr int kGroups = kDepth / kStep / kGroup;
 // Places in a warp's ring. With fewer than two, nothing would be in flight while a piece is multiplied. At most 32,
 // because each lane initialises one barrier.
 constexpr int kMinPlaces = 2, kMaxPlaces = 32;
+// More bytes of x go to linear_stream_many.cu, which multiplies the beginning of x while the rest comes: the eight rows
+// of an 8B step (64 KiB) are faster there, four rows slower.
+constexpr std::int64_t kMaxBytesOfX = 36 << 10;
 constexpr int kZeroBytes = 16;  // stands for rows of b that x does not have
 // Pieces that a block has in flight before the preceding kernels have ended: enough to keep memory busy. With the whole
 // ring in flight a norm takes 7 us instead of 4, because its loads queue behind the pieces.
@@ -286,7 +289,9 @@ cudaError_t launch_linear_stream(const LinearArgs& args, cudaStream_t stream) {
   if (const cudaError_t error = num_multiprocessors(most); error != cudaSuccess) return error;
   const std::int64_t strips = num_strips(args, /*gated=*/false);
   const int blocks = num_blocks(strips, most);
-  if (!holds_x(args, strips, blocks, /*share=*/1)) return launch_linear_stream_many(args, most, stream);
+  if (args.m * args.k * 2 > kMaxBytesOfX || !holds_x(args, strips, blocks, /*share=*/1)) {
+    return launch_linear_stream_many(args, most, stream);
+  }
   return launch<false>(args, Activation::kRelu, blocks, stream);
 }
 
