@@ -270,8 +270,9 @@ int main(int argc, char** argv) {
         Case{"16 x 8400, 8192 shared, as paged", 16, 1, 8400, 8192},
         Case{"16 x 8400, 8192 shared", 16, 1, 8400, 8192, true},
         Case{"4 x 2208, 2000 shared, as paged", 4, 1, 2208, 2000},
-        Case{"4 x 2208, 2000 shared", 4, 1, 2208, 2000, true}, Case{"decode 1 x 500", 1, 1, 500},
-        Case{"decode 32 x 500", 32, 1, 500}, Case{"verify 32 x 5 rows at 2200", 32, 5, 2200},
+        Case{"4 x 2208, 2000 shared", 4, 1, 2208, 2000, true}, Case{"decode 1 x 200", 1, 1, 200},
+        Case{"decode 1 x 500", 1, 1, 500}, Case{"decode 32 x 500", 32, 1, 500},
+        Case{"verify 1 x 6 rows at 200", 1, 6, 200}, Case{"verify 32 x 5 rows at 2200", 32, 5, 2200},
         Case{"prefill 4000", 1, 4000, 4000}, Case{"prefill 4 x 2000", 4, 2000, 2000},
         Case{"chunk of 512 at 8000", 1, 512, 8000}}) {
     bench.run(c);

@@ -2,11 +2,11 @@
 // (kernels/cuda/span.hpp). A plan is made once per step, on the host, and used by every layer. It affects balance only:
 // no choice in it changes a bit of the result.
 //
-// Decodes, drafts and short chunks become tiles of up to 16 rows for the decode kernel, whose workers divide all spans
-// of all tiles evenly. If several workers take spans of one tile and KV head, they write partials, which are merged
-// afterwards. Longer chunks become tiles of 128 rows for the prefill kernel, the longest contexts first. Whole spans
-// that several decodes share are computed once for all of them by separate blocks (share.hpp); the tiles of these
-// decodes start after those spans.
+// Decodes, drafts and short chunks become tiles of up to 16 rows, or 8 if there are few, for the decode kernel, whose
+// workers divide all spans of all tiles evenly. If several workers take spans of one tile and KV head, they write
+// partials, which are merged afterwards. Longer chunks become tiles of 128 rows for the prefill kernel, the longest
+// contexts first. Whole spans that several decodes share are computed once for all of them by separate blocks
+// (share.hpp); the tiles of these decodes start after those spans.
 #pragma once
 
 #include <cstdint>

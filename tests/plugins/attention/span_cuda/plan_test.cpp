@@ -233,6 +233,20 @@ TEST(CudaPlan, WholeTilesAreNotCutAndComeToWorkersOfTheirOwn) {
   }
 }
 
+TEST(CudaPlan, FewDraftsHaveTilesOfHalfTheRows) {
+  const auto largest = [](const std::vector<Sequence>& sequences) {
+    Plan plan;
+    make_plan(Batch(sequences).view, shape(32, 8, 0, 264), plan);
+    int32_t rows = 0;
+    for (const cuda::SpanRun& run : plan.runs) rows = std::max<int32_t>(rows, run.num_tokens * run.num_heads);
+    return rows;
+  };
+  EXPECT_EQ(largest({{6, 200}}), 8);
+  EXPECT_EQ(largest({{6, 2800}}), 8);
+  EXPECT_EQ(largest({{6, 2900}}), 16);                                  // more than two spans for each worker
+  EXPECT_EQ(largest(std::vector<Sequence>(32, Sequence{6, 200})), 16);  // more tiles than workers
+}
+
 TEST(CudaPlan, OfABucketAllWorkIsDecoding) {
   const Batch batch({{100, 100}, {1, 8}, {4, 0}});
   PlanShape s = shape(32, 8, 0, 100);
