@@ -127,11 +127,11 @@ __global__ void __launch_bounds__(kThreads) norm_kernel(const NormArgs args) {
   }
 }
 
-// The kernel for rms_norm in bf16. Threads hold their vectors packed in registers, the row in shared memory is bf16, and
-// rounding two numbers is one instruction, so that more rows are on their way at a time. Few rows are faster, too
-// (between two products 3.2 us instead of 4.4 at one row, H200), probably because there is less code to fetch. A row has
-// a block of its own: blocks that take several rows and load the next one ahead are slower (8192 rows of 4096: 101 us,
-// not 93), since blocks that run together should read and write memory that lies together.
+// The kernel for rms_norm in bf16. Threads hold their vectors packed in registers, the row in shared memory is bf16,
+// and rounding two numbers is one instruction, so that more rows are on their way at a time. Few rows are faster, too
+// (between two products 3.2 us instead of 4.4 at one row, H200), probably because there is less code to fetch. A row
+// has a block of its own: blocks that take several rows and load the next one ahead are slower (8192 rows of 4096: 101
+// us, not 93), since blocks that run together should read and write memory that lies together.
 
 // A thread has kEach vectors of a row; those beyond the row are not used.
 template <int kEach>
