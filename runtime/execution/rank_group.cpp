@@ -173,8 +173,16 @@ void RankGroup::run(Body body) {
   if (communicators_.empty()) fail("{}: a rank has failed, so no step can run", devices_.front().name);
   const auto job = std::make_shared<Job>();
   job->body = std::move(body);
-  job->abort = [table = table_, communicators = communicators_](std::int32_t rank) {
-    table->abort(communicators[static_cast<std::size_t>(rank)]);
+  job->abort = [table = table_, devices = devices_, communicators = communicators_](std::int32_t rank) {
+    // Also if this rank's device has failed, because the others wait for it.
+    const auto i = static_cast<std::size_t>(rank);
+    const RunningCall running(devices[i].health->lasting_name(devices[i].name), "abort of the collective extension",
+                              devices[i].health->kind_of_calls());
+    mortise_error error = empty_error();
+    contain_exceptions(error, [&] {
+      table->abort(communicators[i]);
+      return MORTISE_OK;
+    });
   };
   job->done.assign(devices_.size(), false);
   job->errors.resize(devices_.size());
