@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "abi_check/call.hpp"
+#include "mortise/ext/collective.h"
 #include "mortise/ext/graph.h"
 #include "mortise/ext/rejection.h"
 
@@ -47,6 +48,7 @@ class Device : public Instance {
   std::atomic<int> num_captures{0};
   std::atomic<const mortise_graph_table*> graph{nullptr};  // the device's own
   std::atomic<const mortise_rejection_table*> rejection{nullptr};
+  std::atomic<const mortise_collective_table*> collective{nullptr};
 
  private:
   struct Object {

@@ -72,6 +72,10 @@ const void* checked_device_extension(Instance& device, const char* id, const voi
     self.rejection = static_cast<const mortise_rejection_table*>(table);
     return &kCheckedRejection;
   }
+  if (std::string_view(id) == MORTISE_EXT_COLLECTIVE) {
+    self.collective = static_cast<const mortise_collective_table*>(table);
+    return &kCheckedCollective;
+  }
   return table;
 }
 

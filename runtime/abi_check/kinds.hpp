@@ -5,6 +5,7 @@
 
 #include "abi_check/call.hpp"
 #include "mortise/attention.h"
+#include "mortise/ext/collective.h"
 #include "mortise/ext/rejection.h"
 #include "mortise/proposer.h"
 #include "mortise/scheduler.h"
@@ -33,9 +34,10 @@ void replace(Slot& slot, Slot by) {
 }
 
 // Returns the table that get_ext(id) of a checked device gives in place of the device's own `table`. It is checked for
-// ext/graph.h and ext/rejection.h.
+// ext/collective.h, ext/graph.h and ext/rejection.h.
 const void* checked_device_extension(Instance& device, const char* id, const void* table);
 
 extern const mortise_rejection_table kCheckedRejection;  // used by the function above
+extern const mortise_collective_table kCheckedCollective;
 
 }  // namespace mortise::abi_check

@@ -9,14 +9,14 @@ from conftest import SOURCE
 from live_server import LiveServer
 
 
-def answers(mortise, script, tmp_path, name, *options):
+def answers(mortise, script, tmp_path, name, *options, env=None):
     lines = [{"prompt": "Once upon a time", "max_tokens": 30, "temperature": 0},
              {"prompt": "The donkey", "max_tokens": 20, "n": 2, "seed": 3, "logprobs": 3},
              {"prompt": list(range(5, 405)), "max_tokens": 2, "echo": True, "logprobs": 1}]
     source, target = tmp_path / "in.jsonl", tmp_path / f"{name}.jsonl"
     source.write_text("".join(
         json.dumps({"custom_id": str(i), "url": "/v1/completions", "body": body}) + "\n" for i, body in enumerate(lines)))
-    process = mortise("batch", script, "-i", source, "-o", target, *options)
+    process = mortise("batch", script, "-i", source, "-o", target, *options, env=env)
     assert process.returncode == 0, process.stderr
     bodies = [json.loads(line)["response"]["body"] for line in target.read_text().splitlines()]
     return [(body["choices"], body["system_fingerprint"]) for body in bodies]
@@ -30,6 +30,12 @@ def test_no_number_of_ranks_changes_an_answer(weights, mortise, pipeline, tmp_pa
     one = with_ranks(1)
     assert with_ranks(2) == one
     assert with_ranks(4) == one
+
+
+def test_exchanges_keep_the_rules_of_the_abi(mortise, pipeline, tmp_path):
+    script = pipeline(device="shards = 2")
+    checked = answers(mortise, script, tmp_path, "checked", env={"MORTISE_ABI_CHECK": "1"})
+    assert checked == answers(mortise, script, tmp_path, "plain")
 
 
 def test_a_log_of_one_rank_replays_on_two(mortise, pipeline, tmp_path):
