@@ -3,9 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <exception>
 #include <string_view>
-#include <thread>
 #include <utility>
 
 #include "assembly/another_model.hpp"
@@ -82,10 +80,10 @@ PartSet::PartSet(const PipelineDescription& description, std::shared_ptr<const M
   open_devices();
   open_models(files);
   set_limits(nullptr);
-  proposers_ = std::make_shared<ProposerSet>(description_, target().target(), target().kv_dtype(), open_draft);
+  proposers_ = open_proposers(open_draft);
   set_draft_limits();
   open_scheduler();
-  load_weights();
+  load_weights(stacks_);
   activate(nullptr, {}, Placement::kInPlace);
   tell_ranks();
   // waits for the hash of the files, so that no step shares the memory with the hashing
@@ -119,13 +117,10 @@ PartSet::PartSet(const PartSet& running, const PipelineDescription& description,
   }
   use.step_meanwhile();
   set_limits(&running);
-  const auto open_proposers = [&] {
-    proposers_ = std::make_shared<ProposerSet>(description_, target().target(), target().kv_dtype(), open_draft);
-  };
   if (same_model && running.proposers_->is_of(description_)) {
     proposers_ = running.proposers_;
   } else {
-    open_proposers();
+    proposers_ = open_proposers(open_draft);
     use.step_meanwhile();
   }
   set_draft_limits();
@@ -146,13 +141,13 @@ PartSet::PartSet(const PartSet& running, const PipelineDescription& description,
   }
   const bool same_sizes = limits_.same_sizes(running.limits_);
   // Proposers and scheduler were activated for the serving set's sizes.
-  if (!same_sizes && proposers_ == running.proposers_) open_proposers();
+  if (!same_sizes && proposers_ == running.proposers_) proposers_ = open_proposers(open_draft);
   if (same_sizes && same_part(description_.scheduler, running.description_.scheduler)) {
     scheduler_ = running.scheduler_;
   } else {
     open_scheduler();
   }
-  if (!same_model) load_weights();
+  if (!same_model) load_weights(stacks_);
   activate(&running, use, placement);
 }
 
@@ -196,24 +191,9 @@ void PartSet::open_models(const std::shared_ptr<const ModelFiles>& files) {
   }
 }
 
-// The ranks load their shares at the same time, so that each page of the files is read once.
-void PartSet::load_weights() const {
-  std::vector<std::exception_ptr> errors(stacks_.size());
-  const auto load = [&](std::size_t rank) {
-    try {
-      stacks_[rank]->load_weights();
-    } catch (...) {
-      errors[rank] = std::current_exception();
-    }
-  };
-  {
-    std::vector<std::jthread> threads;
-    for (std::size_t rank = 1; rank < stacks_.size(); ++rank) threads.emplace_back(load, rank);
-    load(0);
-  }
-  for (const std::exception_ptr& error : errors) {
-    if (error) std::rethrow_exception(error);
-  }
+std::shared_ptr<ProposerSet> PartSet::open_proposers(FileOpener open_draft) const {
+  return std::make_shared<ProposerSet>(description_, ProposerSet::Devices(devices_.begin(), devices_.end()),
+                                       target().target(), target().kv_dtype(), std::move(open_draft));
 }
 
 void PartSet::tell_ranks() const {

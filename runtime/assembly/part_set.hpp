@@ -71,7 +71,7 @@ class PartSet {
   std::string make_numerics_id() const;
   void open_devices();
   void open_models(const std::shared_ptr<const ModelFiles>& files);
-  void load_weights() const;
+  std::shared_ptr<ProposerSet> open_proposers(FileOpener open_draft) const;
   void set_limits(const PartSet* running);
   void set_draft_limits();
   bool fills_device() const;

@@ -32,8 +32,10 @@ std::int32_t most_drafts(const ActiveProposer& proposer, const PartInstance& ins
        most, says_it ? "max_drafts" : "option max_tokens");
 }
 
-// Returns a proposer's options for a numerics id. If they name a checkpoint, its contents replace its path.
+// Returns a proposer's options for a numerics id. If they name a checkpoint, its contents replace its path. The ranks
+// that run a draft model are left out, because they change no bit.
 std::string identified(nlohmann::json options) {
+  options.erase("devices");
   const auto path = options.find("path");
   if (path == options.end() || !path->is_string()) return options.dump();
   try {
@@ -52,12 +54,12 @@ bool is_rejection(const PipelineDescription& description) {
 
 }  // namespace
 
-ProposerSet::ProposerSet(const PipelineDescription& description, std::shared_ptr<const OpenModel> target,
-                         std::int32_t kv_dtype, FileOpener open_draft)
+ProposerSet::ProposerSet(const PipelineDescription& description, Devices devices,
+                         std::shared_ptr<const OpenModel> target, std::int32_t kv_dtype, FileOpener open_draft)
     : descriptions_(description.proposers),
       rejection_(is_rejection(description)),
       target_(std::move(target)),
-      runners_(target_->device, description, target_, std::move(open_draft)) {
+      runners_(std::move(devices), description, target_, std::move(open_draft)) {
   mortise_query query = description.query();
   const std::string& config = target_->files->checkpoint.config().json;
   query.model_config = {config.data(), config.size()};

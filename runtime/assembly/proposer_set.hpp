@@ -20,10 +20,12 @@ namespace mortise {
 // steps, or by any thread while no step runs.
 class ProposerSet {
  public:
+  using Devices = RunnerService::Devices;
+
   // Creates and binds the description's proposers, if there are any, for this target and KV type. Throws an Error that
-  // names the proposer at fault.
-  ProposerSet(const PipelineDescription& description, std::shared_ptr<const OpenModel> target, std::int32_t kv_dtype,
-              FileOpener open_draft);
+  // names the proposer at fault. `devices` by rank, all active; the proposers themselves run on the first.
+  ProposerSet(const PipelineDescription& description, Devices devices, std::shared_ptr<const OpenModel> target,
+              std::int32_t kv_dtype, FileOpener open_draft);
   ProposerSet(const ProposerSet&) = delete;
   ProposerSet& operator=(const ProposerSet&) = delete;
 

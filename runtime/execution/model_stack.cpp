@@ -4,7 +4,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <span>
+#include <exception>
 #include <thread>
 #include <utility>
 
@@ -340,6 +340,25 @@ const mortise_graph_table* ModelStack::graph_table() const {
     if ((part->component().capabilities & MORTISE_CAP_CAPTURE) == 0) return nullptr;
   }
   return static_cast<const mortise_graph_table*>(device_->get_ext(MORTISE_EXT_GRAPH));
+}
+
+void load_weights(std::span<const std::shared_ptr<ModelStack>> stacks) {
+  std::vector<std::exception_ptr> errors(stacks.size());
+  const auto load = [&](std::size_t rank) {
+    try {
+      stacks[rank]->load_weights();
+    } catch (...) {
+      errors[rank] = std::current_exception();
+    }
+  };
+  {
+    std::vector<std::jthread> threads;
+    for (std::size_t rank = 1; rank < stacks.size(); ++rank) threads.emplace_back(load, rank);
+    load(0);
+  }
+  for (const std::exception_ptr& error : errors) {
+    if (error) std::rethrow_exception(error);
+  }
 }
 
 ShardParts parts_of(std::shared_ptr<const ModelStack> stack) {

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "checkpoint/checkpoint.hpp"
@@ -131,6 +132,10 @@ class ModelStack {
   std::shared_ptr<PartInstance> attention_;
   ShardParts parts_;
 };
+
+// Loads the weights of the ranks of a model, all at the same time, so that each page of the files is read once. Throws
+// the Error of the first rank that fails.
+void load_weights(std::span<const std::shared_ptr<ModelStack>> stacks);
 
 // Returns the parts of the stack for an Execution. A copy keeps the stack alive. REQUIRES: all are active.
 ShardParts parts_of(std::shared_ptr<const ModelStack> stack);

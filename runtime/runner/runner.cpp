@@ -17,13 +17,13 @@ std::size_t num_choices_of(const mortise_runner_step& step) {
 
 }  // namespace
 
-Runner::Runner(std::shared_ptr<ModelStack> stack, const RunnerSizes& sizes)
-    : stack_(std::move(stack)), prefix_cache_(sizes.prefix_cache), target_vocab_size_(sizes.target_vocab_size) {
+Runner::Runner(std::vector<std::shared_ptr<ModelStack>> stacks, const RunnerSizes& sizes)
+    : stacks_(std::move(stacks)), prefix_cache_(sizes.prefix_cache), target_vocab_size_(sizes.target_vocab_size) {
   limits_.max_num_seqs = sizes.max_num_seqs;
   limits_.max_batched_tokens = sizes.max_batched_tokens;
-  limits_.max_logit_rows = stack_->max_logit_rows(sizes.max_batched_tokens);
-  limits_.max_model_len = stack_->dims().max_model_len;
-  limits_.block_size = stack_->block_size();
+  limits_.max_logit_rows = stack().max_logit_rows(sizes.max_batched_tokens);
+  limits_.max_model_len = stack().dims().max_model_len;
+  limits_.block_size = stack().block_size();
   // After a full acceptance the last draft and the bonus token run in one batch. Such steps are common enough for a
   // graph.
   limits_.max_drafts = 1;
@@ -44,18 +44,22 @@ mortise_activate_args Runner::sizes() const {
 }
 
 void Runner::activate_model() {
-  stack_->activate_model(sizes());
+  for (const auto& stack : stacks_) stack->activate_model(sizes());
 }
 
 void Runner::activate_kv(std::int32_t num_blocks, const std::function<void()>& step_meanwhile) {
   limits_.num_blocks = num_blocks;
-  if (stack_->parts().graphs != nullptr) limits_.padding_block = num_blocks;
-  stack_->bind_kv(num_blocks);
-  step_meanwhile();
-  stack_->activate_attention(sizes());
-  step_meanwhile();
+  if (stack().parts().graphs != nullptr) limits_.padding_block = num_blocks;
+  std::vector<ShardParts> shards;
+  for (const auto& stack : stacks_) {
+    stack->bind_kv(num_blocks);
+    step_meanwhile();
+    stack->activate_attention(sizes());
+    step_meanwhile();
+    shards.push_back(parts_of(stack));
+  }
   kv_ = std::make_unique<RunnerKv>(limits_.num_blocks, limits_.block_size, prefix_cache_);
-  execution_ = std::make_unique<Execution>(std::vector<ShardParts>{parts_of(stack_)}, limits_, 0, step_meanwhile);
+  execution_ = std::make_unique<Execution>(std::move(shards), limits_, 0, step_meanwhile);
 }
 
 void Runner::check(const mortise_runner_tokens& tokens) const {
@@ -89,7 +93,7 @@ void Runner::update(const mortise_runner_tokens& tokens) {
 }
 
 void Runner::append(RunnerSequence& sequence, std::int32_t token) const {
-  const bool known = token >= 0 && token < stack_->dims().vocab_size;
+  const bool known = token >= 0 && token < stack().dims().vocab_size;
   if (!known) sequence.first_unknown = std::min(sequence.first_unknown, sequence.num_tokens());
   sequence.tokens.push_back(token);
 }
@@ -202,7 +206,7 @@ void Runner::set_draws(const mortise_runner_step& wanted) {
   if (wanted.logits == nullptr || drawing_.empty()) return;
   draws_.wanted_logits.push_back({0, drawing_.size()});
   draws_.on_logits = [this, &wanted](const DrawnLogits& drawn) {
-    const auto vocab_size = static_cast<std::size_t>(stack_->dims().vocab_size);
+    const auto vocab_size = static_cast<std::size_t>(stack().dims().vocab_size);
     for (std::size_t i = 0; i < drawn.range.count; ++i) {
       const std::size_t to = drawing_[drawn.range.first + i]->step_index;
       std::ranges::copy(drawn.logits.subspan(i * drawn.stride, vocab_size), wanted.logits + to * vocab_size);
@@ -262,7 +266,7 @@ void Runner::warn_of_full_pool() {
   spdlog::warn(
       "{}: the draft model's KV cache of {} tokens is full: some sequences go without its drafts, or are computed by "
       "it anew; raise the proposer's kv_memory or lower max_num_seqs",
-      stack_->checkpoint().path().string(), std::int64_t{limits_.num_blocks} * limits_.block_size);
+      stack().checkpoint().path().string(), std::int64_t{limits_.num_blocks} * limits_.block_size);
 }
 
 RunnerStats Runner::stats() const {

@@ -34,8 +34,8 @@ struct RunnerStats {
 // thread only.
 class Runner {
  public:
-  // `stack` has loaded its weights.
-  Runner(std::shared_ptr<ModelStack> stack, const RunnerSizes& sizes);
+  // `stacks` by rank, at least one; all have loaded their weights.
+  Runner(std::vector<std::shared_ptr<ModelStack>> stacks, const RunnerSizes& sizes);
   ~Runner();
   Runner(const Runner&) = delete;
   Runner& operator=(const Runner&) = delete;
@@ -53,7 +53,8 @@ class Runner {
   void end(std::span<const std::uint64_t> ids);
   void fork(const mortise_runner_forks& forks);
 
-  const ModelStack& stack() const { return *stack_; }
+  const ModelStack& stack() const { return *stacks_.front(); }
+  std::uint64_t world() const { return stacks_.size(); }
   bool active() const { return execution_ != nullptr; }
   RunnerStats stats() const;
 
@@ -68,7 +69,7 @@ class Runner {
   void check(const mortise_runner_forks& forks) const;
   void warn_of_full_pool();
 
-  const std::shared_ptr<ModelStack> stack_;
+  const std::vector<std::shared_ptr<ModelStack>> stacks_;
   ExecutionLimits limits_;
   const bool prefix_cache_;
   const std::int32_t target_vocab_size_;

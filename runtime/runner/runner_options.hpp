@@ -19,7 +19,10 @@ inline nlohmann::json complete_runner_options(const std::string& text) {
                     "type": ["integer", "string"], "default": "auto"},
       "attention": {"title": "options of the pipeline's attention that differ here", "type": "object",
                     "default": {}},
-      "dtype": {"title": "what the model computes in", "enum": ["auto", "bf16", "f32"], "default": "auto"}
+      "dtype": {"title": "what the model computes in", "enum": ["auto", "bf16", "f32"], "default": "auto"},
+      "devices": {"title": "ranks of the pipeline that run the model, counted from 0; several cut it", "type": "array",
+                  "items": {"type": "integer", "minimum": 0, "maximum": 1023}, "minItems": 1, "uniqueItems": true,
+                  "default": [0]}
     }})");
   return schema.complete(text.empty() ? nlohmann::json::object() : nlohmann::json::parse(text),
                          "a draft model's runner");

@@ -51,9 +51,9 @@ mortise_status guarded(mortise_error* error, const char* where, mortise_status c
 
 }  // namespace
 
-RunnerService::RunnerService(std::shared_ptr<const PartInstance> device, PipelineDescription description,
-                             std::shared_ptr<const OpenModel> target, FileOpener open_files)
-    : device_(std::move(device)),
+RunnerService::RunnerService(Devices devices, PipelineDescription description, std::shared_ptr<const OpenModel> target,
+                             FileOpener open_files)
+    : devices_(std::move(devices)),
       description_(std::move(description)),
       target_(std::move(target)),
       open_files_(std::move(open_files)),
@@ -119,15 +119,15 @@ RunnerService::OpenRunner& RunnerService::open(const mortise_runner_open_args& a
            show_value(options["kv_memory"]));
     }
   }
-  std::shared_ptr<ModelStack> stack = open_stack(path, options);
-  stack->load_weights();
+  std::vector<std::shared_ptr<ModelStack>> stacks = open_stacks(path, options);
+  load_weights(stacks);
   RunnerSizes sizes{};
   sizes.max_num_seqs = description_.max_num_seqs * (1 + std::clamp(args.max_forks, 0, kMaxForks));
   sizes.max_batched_tokens = description_.max_batched_tokens;
   sizes.prefix_cache = description_.kv_cache.prefix_cache;
   sizes.target_vocab_size = target_->dims.vocab_size;
   auto entry =
-      std::make_unique<OpenRunner>(OpenRunner{this, kv_bytes, std::make_unique<Runner>(std::move(stack), sizes)});
+      std::make_unique<OpenRunner>(OpenRunner{this, kv_bytes, std::make_unique<Runner>(std::move(stacks), sizes)});
   if (target_pool_) {  // the pipeline is running already
     entry->runner->activate_model();
     activate_kv(*entry, [] {});
@@ -135,7 +135,20 @@ RunnerService::OpenRunner& RunnerService::open(const mortise_runner_open_args& a
   return *runners_.emplace_back(std::move(entry));
 }
 
-std::shared_ptr<ModelStack> RunnerService::open_stack(const std::string& path, const nlohmann::json& options) const {
+RunnerService::Devices RunnerService::chosen_devices(const nlohmann::json& ranks) const {
+  Devices chosen;
+  for (const auto rank : ranks.get<std::vector<std::size_t>>()) {
+    if (rank >= devices_.size()) {
+      fail("option 'devices' names rank {}, but the pipeline has {}, counted from 0", rank, devices_.size());
+    }
+    chosen.push_back(devices_[rank]);
+  }
+  return chosen;
+}
+
+std::vector<std::shared_ptr<ModelStack>> RunnerService::open_stacks(const std::string& path,
+                                                                    const nlohmann::json& options) const {
+  const Devices devices = chosen_devices(options["devices"]);
   auto files = std::make_shared<const ModelFiles>(open_files_(path));
   check_vocabulary(files->tokenizer, path);
   mortise_query query = description_.query();
@@ -147,8 +160,13 @@ std::shared_ptr<ModelStack> RunnerService::open_stack(const std::string& path, c
   const KvDtype kv_dtype = in_bytes(description_.kv_cache.dtype) ? description_.kv_cache.dtype : KvDtype::kAuto;
   const std::int32_t block_size = attention.choices.front().options.value("block_size", description_.block_size);
   const bool populate = description_.kv_cache.populate.value_or(false);
-  return std::make_shared<ModelStack>(device_, std::move(files),
-                                      StackParts{model, attention, kv_dtype, block_size, populate}, query);
+  std::vector<std::shared_ptr<ModelStack>> stacks;
+  for (const auto& device : devices) {
+    const StackRank rank{static_cast<std::int32_t>(stacks.size()), static_cast<std::int32_t>(devices.size())};
+    stacks.push_back(std::make_shared<ModelStack>(
+        device, files, StackParts{model, attention, kv_dtype, block_size, populate}, query, rank));
+  }
+  return stacks;
 }
 
 // The plugin of the pipeline's model if it accepts the checkpoint, otherwise any installed one that does.
@@ -207,7 +225,7 @@ void RunnerService::activate_models(const std::function<void()>& step_meanwhile)
 
 std::uint64_t RunnerService::fixed_kv_bytes() const {
   std::uint64_t sum = 0;
-  for (const auto& entry : runners_) sum += entry->kv_bytes.value_or(0);
+  for (const auto& entry : runners_) sum += entry->kv_bytes.value_or(0) / entry->runner->world();
   return sum;
 }
 
@@ -232,12 +250,12 @@ void RunnerService::activate_kv(OpenRunner& entry, const std::function<void()>& 
   // rest of its last block, and the block that new sequences leave to it (RunnerKv).
   const std::int64_t spare = target_pool_->rejection ? 2 * std::int64_t{description_.max_num_seqs} : 0;
   const std::int64_t wanted = (tokens + stack.block_size() - 1) / stack.block_size() + spare;
-  const std::int64_t blocks =
-      entry.kv_bytes ? static_cast<std::int64_t>(*entry.kv_bytes / stack.kv_bytes_per_block()) : wanted;
+  const std::uint64_t world = entry.runner->world(), block_bytes = stack.kv_bytes_per_block() * world;
+  const std::int64_t blocks = entry.kv_bytes ? static_cast<std::int64_t>(*entry.kv_bytes / block_bytes) : wanted;
   const std::string path = stack.checkpoint().path().string();
   if (blocks == 0) {
     fail("kv_memory of {} bytes holds no block of {} tokens of the draft model in {}, which takes {} bytes; raise it",
-         *entry.kv_bytes, stack.block_size(), path, stack.kv_bytes_per_block());
+         *entry.kv_bytes, stack.block_size(), path, block_bytes);
   }
   if (target_pool_->rejection && blocks < wanted) {
     fail(
@@ -245,11 +263,11 @@ void RunnerService::activate_kv(OpenRunner& entry, const std::function<void()>& 
         "it must hold {}: with verify = \"rejection\" the tokens of a seed would otherwise depend on the other "
         "requests; raise kv_memory to {} bytes or leave it out",
         *entry.kv_bytes, blocks * stack.block_size(), path, tokens, wanted * stack.block_size(),
-        static_cast<std::uint64_t>(wanted) * stack.kv_bytes_per_block());
+        static_cast<std::uint64_t>(wanted) * block_bytes);
   }
-  const std::uint64_t bytes = static_cast<std::uint64_t>(blocks) * stack.kv_bytes_per_block();
+  const std::uint64_t bytes = static_cast<std::uint64_t>(blocks) * block_bytes;
   const std::uint64_t memory = device_memory(stack.parts().device);
-  if (bytes > memory || blocks >= INT32_MAX) {
+  if (bytes / (shares_host_memory(stack.parts().device) ? 1 : world) > memory || blocks >= INT32_MAX) {
     fail("kv_memory of {} bytes for the draft model in {} does not fit the {} bytes of memory of {}; lower it", bytes,
          path, memory, stack.parts().device.name);
   }

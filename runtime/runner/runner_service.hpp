@@ -29,9 +29,11 @@ struct TargetPool {
 // the engine's thread. Invariant: runners_ has one entry for each open runner.
 class RunnerService {
  public:
-  // `device` is active. The service outlives the proposers.
-  RunnerService(std::shared_ptr<const PartInstance> device, PipelineDescription description,
-                std::shared_ptr<const OpenModel> target, FileOpener open_files);
+  using Devices = std::vector<std::shared_ptr<const PartInstance>>;
+
+  // `devices` of the pipeline by rank, all active. The service outlives the proposers.
+  RunnerService(Devices devices, PipelineDescription description, std::shared_ptr<const OpenModel> target,
+                FileOpener open_files);
   ~RunnerService();
   RunnerService(const RunnerService&) = delete;
   RunnerService& operator=(const RunnerService&) = delete;
@@ -42,8 +44,8 @@ class RunnerService {
   // Call these in this order, once the proposers are bound. Runners that are opened later are activated at once.
   // `step_meanwhile` is called between two calls of parts (see StepUse).
   void activate_models(const std::function<void()>& step_meanwhile);
-  // KV memory of the runners: the bytes of those whose size is set in bytes, and the bytes of the others for each
-  // token of the target.
+  // KV memory of the runners on one device, if all used the same: the bytes of those whose size is set in bytes, and
+  // the bytes of the others for each token of the target.
   std::uint64_t fixed_kv_bytes() const;
   double kv_bytes_per_target_token() const;
   void activate_kv(const TargetPool& target, const std::function<void()>& step_meanwhile);
@@ -60,13 +62,15 @@ class RunnerService {
   static void close_runner(mortise_runner* runner);
   static Runner& runner_of(mortise_runner* runner);
   OpenRunner& open(const mortise_runner_open_args& args);
-  std::shared_ptr<ModelStack> open_stack(const std::string& path, const nlohmann::json& options) const;
+  Devices chosen_devices(const nlohmann::json& ranks) const;
+  // Returns the stacks of a draft model, by its own rank.
+  std::vector<std::shared_ptr<ModelStack>> open_stacks(const std::string& path, const nlohmann::json& options) const;
   PartDescription model_for(const std::string& path, const std::string& dtype, const mortise_query& query) const;
   PartDescription attention_with(const nlohmann::json& options) const;
   void check_vocabulary(const Tokenizer& draft, const std::string& path) const;
   void activate_kv(OpenRunner& entry, const std::function<void()>& step_meanwhile) const;
 
-  const std::shared_ptr<const PartInstance> device_;
+  const Devices devices_;
   const PipelineDescription description_;
   const std::shared_ptr<const OpenModel> target_;
   const FileOpener open_files_;

@@ -1,5 +1,6 @@
 """cpu { shards = ... }: a model that is cut for several ranks gives the same answers, with the same fingerprint."""
 import json
+import re
 import shutil
 import time
 
@@ -36,6 +37,30 @@ def test_exchanges_keep_the_rules_of_the_abi(mortise, pipeline, tmp_path):
     script = pipeline(device="shards = 2")
     checked = answers(mortise, script, tmp_path, "checked", env={"MORTISE_ABI_CHECK": "1"})
     assert checked == answers(mortise, script, tmp_path, "plain")
+
+
+@pytest.mark.parametrize("verify", ["coupled", "rejection"])
+def test_a_draft_model_runs_on_any_ranks(verify, mortise, script, tmp_path):
+    def drafted(ranks, devices):
+        path = script(f"""return pipeline {{ device = cpu {{ threads = 2, shards = {ranks} }}, model = llama {{ path = "DEMO" }},
+            attention = paged {{}}, scheduler = fcfs {{}}, kv_cache = {{ memory = "64MiB" }}, speculation = {{ verify = "{verify}", lengths = "fixed" }},
+            proposer = draft_model {{ path = "DEMO-draft", devices = {{ {devices} }} }} }}""")
+        process = mortise("run", path, "-p", "Once upon a time", "--seed", 2, "--max-tokens", 40)
+        assert process.returncode == 0, process.stderr
+        accepted, drafts = map(int, re.search(r"(\d+) of (\d+) drafts accepted", process.stderr).groups())
+        assert accepted > 0
+        name = f"{ranks}-{devices}".replace(", ", "-")
+        return process.stdout, accepted, drafts, answers(mortise, path, tmp_path, name)
+
+    one = drafted(1, "0")
+    assert drafted(2, "0") == drafted(2, "1") == drafted(2, "0, 1") == drafted(2, "1, 0") == one
+
+
+def test_a_draft_model_on_a_rank_that_is_not_there_is_refused(mortise, script):
+    path = script("""return pipeline { device = cpu { shards = 2 }, model = llama { path = "DEMO" }, attention = paged {}, scheduler = fcfs {},
+        proposer = draft_model { path = "DEMO-draft", devices = { 2 } } }""")
+    process = mortise("run", path, "-p", "x")
+    assert process.returncode != 0 and "option 'devices' names rank 2, but the pipeline has 2, counted from 0" in process.stderr
 
 
 def test_a_log_of_one_rank_replays_on_two(mortise, pipeline, tmp_path):

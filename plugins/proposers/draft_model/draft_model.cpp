@@ -10,7 +10,7 @@ namespace {
 // Returns the options that the host needs for the runner.
 std::string runner_options(const Options& options) {
   return "{\"kv_memory\": " + options.get_json("kv_memory") + ", \"attention\": " + options.get_json("attention") +
-         ", \"dtype\": " + options.get_json("dtype") + "}";
+         ", \"dtype\": " + options.get_json("dtype") + ", \"devices\": " + options.get_json("devices") + "}";
 }
 
 }  // namespace

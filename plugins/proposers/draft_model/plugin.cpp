@@ -22,7 +22,10 @@ constexpr const char* kOptionsSchema = R"schema({
     "dtype": {"title": "what the draft model computes in; auto: bf16 for bf16 checkpoints, f32 for f32 and f16 checkpoints",
               "enum": ["auto", "bf16", "f32"], "default": "auto"},
     "attention": {"title": "options of the pipeline's attention that differ for the draft model",
-                  "type": "object", "default": {}}
+                  "type": "object", "default": {}},
+    "devices": {"title": "ranks of the pipeline's device that run the draft model, counted from 0; several cut it",
+                "type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 1023}, "minItems": 1,
+                "uniqueItems": true, "default": [0]}
   }
 })schema";
 

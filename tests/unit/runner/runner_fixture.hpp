@@ -26,8 +26,8 @@ struct RigOptions {
   bool prefix_cache = true;
   bool activate = true;
   bool rejection = false;
-  std::string kv_memory = "'auto'", attention = "{}";  // JSON with single quotes
-  std::optional<std::string> path = {};                // of the draft model; none: the target is its own
+  std::string kv_memory = "'auto'", attention = "{}", devices = "[0]";  // JSON with single quotes
+  std::optional<std::string> path = {};  // of the draft model; none: the target is its own
 };
 
 // A runner as a proposer sees it, without an engine.
@@ -39,9 +39,10 @@ class Rig {
                                                description_.device.select(description_.query()).options,
                                                CreateContext{})),
         target_(open_target(model)),
-        service_(device_, description_, target_->target(), ModelFiles::open),
+        service_({device_}, description_, target_->target(), ModelFiles::open),
         table_(*static_cast<const mortise_runner_table*>(service_.extension(MORTISE_EXT_RUNNER))) {
-    std::string text = fmt::format("{{'kv_memory': {}, 'attention': {}}}", options.kv_memory, options.attention);
+    std::string text = fmt::format("{{'kv_memory': {}, 'attention': {}, 'devices': {}}}", options.kv_memory,
+                                   options.attention, options.devices);
     std::ranges::replace(text, '\'', '"');
     const std::string path = options.path.value_or(model.string());
     mortise_runner_open_args args{};

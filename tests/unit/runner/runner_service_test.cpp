@@ -41,6 +41,14 @@ TEST_F(RunnerServiceTest, PathMemoryAndAttentionOptionsAreChecked) {
   EXPECT_EQ(open_error(model, {.kv_memory = "'1MiB'", .attention = "{'block_size': 32}"}), "");
 }
 
+TEST_F(RunnerServiceTest, ItsDevicesAreRanksOfThePipeline) {
+  const std::filesystem::path& model = models_[0].folder;
+  EXPECT_EQ(open_error(model, {.devices = "[1]"}),
+            "option 'devices' names rank 1, but the pipeline has 1, counted from 0");
+  EXPECT_NE(open_error(model, {.devices = "[]"}), "");
+  EXPECT_NE(open_error(model, {.devices = "[0, 0]"}), "");
+}
+
 TEST_F(RunnerServiceTest, UnderRejectionItsMemoryHoldsWhatTheTargetsDoes) {
   const std::filesystem::path& model = models_[0].folder;
   RigOptions options{.target_blocks = 20, .rejection = true, .kv_memory = "'64KiB'"};

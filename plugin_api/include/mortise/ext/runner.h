@@ -24,7 +24,8 @@ typedef struct mortise_runner_open_args {
   /* A JSON object, which the host checks; empty means {}.
    * "kv_memory": bytes, a text such as "512MiB", or "auto" (room for as many tokens as the target's KV cache holds).
    * "attention": an object with the options of the pipeline's attention that differ here. "dtype": what the model
-   * computes in, as the option of that name of the model. */
+   * computes in, as the option of that name of the model. "devices": the ranks of the pipeline that run the model,
+   * counted from 0, as an array; several cut it (since 0.6). */
   mortise_string_view options;
   int32_t max_forks; /* how many forks of a sequence one pass should have room for; more forks take more passes */
   int32_t reserved;
