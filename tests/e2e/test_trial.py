@@ -2,6 +2,7 @@
 taken out again. Meanwhile clients stream, and none of them notices."""
 # Covers: runtime/assembly/previous_parts runtime/cli/trial runtime/trial/{memory_use,order,page,requests,trial,trial_model,trial_process,trial_run}
 import http.client
+import itertools
 import json
 import os
 import pathlib
@@ -139,11 +140,13 @@ def test_a_server_without_descriptors_refuses_and_goes_on(server):
     limits = resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE)
     body = json.dumps({"part": "scheduler", "plugin": "fcfs", "options": SMALL})
     said = ""
-    for more in range(6):
+    for free in range(6):
         connection.request("GET", "/health")
         connection.getresponse().read()
-        highest = max(map(int, os.listdir(f"/proc/{server.process.pid}/fd")))
-        resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (highest + 1 + more, limits[1]))
+        # A limit below which exactly so many numbers are free, whatever descriptors are open above it.
+        used = set(map(int, os.listdir(f"/proc/{server.process.pid}/fd")))
+        limit = next(itertools.islice(filter(lambda number: number not in used, itertools.count()), free, None))
+        resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (limit, limits[1]))
         connection.request("POST", "/admin/swap", body=body)
         said += connection.getresponse().read().decode()
         resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, limits)
