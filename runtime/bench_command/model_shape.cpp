@@ -26,6 +26,7 @@ constexpr ModelShape kShapes[] = {
     {"160m", 768, 12, 12, 12, 64, 32000, 3072, 4096, false, kPlainRope},
     {"1b", 2048, 16, 32, 8, 64, 128256, 8192, 131072, true, kLlama32Rope},
     {"8b", 4096, 32, 32, 8, 128, 128256, 14336, 131072, false, kLlama31Rope},
+    {"70b", 8192, 80, 64, 8, 128, 128256, 28672, 131072, false, kLlama31Rope},
 };
 
 constexpr int kNumBytes = 256;

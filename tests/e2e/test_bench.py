@@ -207,7 +207,7 @@ def test_speculation_of_a_script_has_its_proposers(tmp_path, script):
     (("speculation", "--batch", 65), "--batch 65: expected 1 to the scheduler's max_num_seqs 64; raise it with --set scheduler.max_num_seqs=N"),
     (("speculation", "--output", 1), "--output 1: expected 2 or more"),
     (("speculation", "--trace", "t.json"), "bench speculation: compares its own two sides, which it opens several times; leave out --against and --trace"),
-    (("speculation", "--shape", "tiny", "--draft-shape", "7b"), "--draft-shape 7b: no shape has that name; there are tiny, 68m, 160m, 1b, 8b"),
+    (("speculation", "--shape", "tiny", "--draft-shape", "7b"), "--draft-shape 7b: no shape has that name; there are tiny, 68m, 160m, 1b, 8b, 70b"),
     (("decode", "--rates", "0.5"), "--rates, --draft-tokens and --draft-shape: are for the scenario speculation"),
     (("decode", "--draft-shape", "tiny"), "--rates, --draft-tokens and --draft-shape: are for the scenario speculation"),
 ])
@@ -240,7 +240,7 @@ def test_attention_measures_two_prefixes_by_default(tmp_path):
 
 
 @pytest.mark.parametrize("args, text", [
-    ((), "bench attention: needs the heads of a model; name one of tiny, 68m, 160m, 1b, 8b with --shape"),
+    ((), "bench attention: needs the heads of a model; name one of tiny, 68m, 160m, 1b, 8b, 70b with --shape"),
     (("--shape", "tiny", "--batch", 0), "--batch 0: expected 1 to 4096"),
     (("--shape", "tiny", "--batch", "1,2"), "--batch: only the scenario decode accepts several; give one"),
     (("--shape", "tiny", "--own", 0), "--own 0: expected 1 to 1048576"),
@@ -291,7 +291,7 @@ def test_no_temporary_folder_is_left(tmp_path):
     ((), "bench: which scenario? One of decode, prefill, batch, groups, score, startup, limits, speculation, attention, memory, prediction, serve (see mortise bench --help)"),
     (("decode", "a", "b"), "bench: expected a scenario (decode, prefill, batch, groups, score, startup, limits, speculation, attention, memory, prediction, serve) and at most one script, "
                            "got decode a b (see mortise bench --help)"),
-    (("decode", "--shape", "7b"), "--shape 7b: no shape has that name; there are tiny, 68m, 160m, 1b, 8b"),
+    (("decode", "--shape", "7b"), "--shape 7b: no shape has that name; there are tiny, 68m, 160m, 1b, 8b, 70b"),
     (("decode", "--shape", "tiny", "--set", "threads=1"),
      "threads=1: not a setting; write PART.OPTION=VALUE, such as device.threads=1 or kv_cache.memory=1GiB"),
     (("decode", "--shape", "tiny", "--batch", 257),

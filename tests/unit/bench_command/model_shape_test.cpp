@@ -26,11 +26,12 @@ TEST(BenchShape, ShapesHaveTheParametersOfTheirNames) {
   EXPECT_EQ(num_parameters(model_shape("160m")), 162'417'408);
   EXPECT_EQ(num_parameters(model_shape("1b")), 1'235'814'400);  // as Llama-3.2-1B, tied
   EXPECT_EQ(num_parameters(model_shape("8b")), 8'030'261'248);  // as Llama-3.1-8B
+  EXPECT_EQ(num_parameters(model_shape("70b")), 70'553'706'496);  // as Llama-3.1-70B
 }
 
 TEST(BenchShape, AnUnknownShapeIsRefusedWithTheList) {
   EXPECT_EQ(error_of([] { model_shape("7b"); }),
-            "--shape 7b: no shape has that name; there are tiny, 68m, 160m, 1b, 8b");
+            "--shape 7b: no shape has that name; there are tiny, 68m, 160m, 1b, 8b, 70b");
 }
 
 TEST(BenchShape, ADraftModelHasTheTargetsVocabulary) {
