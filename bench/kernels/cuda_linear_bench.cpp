@@ -52,8 +52,12 @@ constexpr Format kFormats[] = {{"bf16", 0, 0},
                                {"fp8", 8, 0, MORTISE_F8_E4M3},
                                {"fp8-128", 8, 128, MORTISE_F8_E4M3},
                                {"mxfp4", 4, 32, MORTISE_F4_E2M1}};
-constexpr Shape kShapes[] = {
-    {"qkv", 6144, 4096}, {"o", 4096, 4096}, {"gate+up", 28672, 4096}, {"down", 4096, 14336}, {"head", 128256, 4096}};
+// Whole, and what each of two and four ranks computes.
+constexpr Shape kShapes[] = {{"qkv", 6144, 4096},    {"o", 4096, 4096},          {"gate+up", 28672, 4096},
+                             {"down", 4096, 14336},  {"head", 128256, 4096},     {"qkv/2", 3072, 4096},
+                             {"o/2", 2048, 4096},    {"gate+up/2", 14336, 4096}, {"down/2", 2048, 14336},
+                             {"qkv/4", 1536, 4096},  {"o/4", 1024, 4096},        {"gate+up/4", 7168, 4096},
+                             {"down/4", 1024, 14336}};
 
 class Gpu {
  public:
@@ -206,7 +210,7 @@ int main(int count, char** arguments) {
   Gpu gpu;
   cudaDeviceProp properties = {};
   require(cudaGetDeviceProperties(&properties, 0), "device");
-  std::printf("%s; microseconds a product, GB/s of weights, TFLOP/s\n%-8s %-9s", properties.name, "", "");
+  std::printf("%s; microseconds a product, GB/s of weights, TFLOP/s\n%-9s %-9s", properties.name, "", "");
   for (const std::int64_t m : rows) std::printf(" | %9lld rows          ", static_cast<long long>(m));
   std::printf("\n");
   for (const Shape& shape : kShapes) {
@@ -224,7 +228,7 @@ int main(int count, char** arguments) {
       const int copies = std::clamp(static_cast<int>(kBytesOfWeights / bytes) + 1, 2, kProducts);
       std::vector<mortise_weight*> weights;
       for (int i = 0; i < copies; ++i) weights.push_back(gpu.prepare(values, shape, format));
-      std::printf("%-8s %-9s", shape.name, format.name);
+      std::printf("%-9s %-9s", shape.name, format.name);
       for (const std::int64_t m : rows) {
         const double us = measure(gpu, weights, x, y, m, shape);
         const double flops = 2.0 * static_cast<double>(m) * static_cast<double>(elements);
