@@ -74,6 +74,13 @@ __device__ __forceinline__ void copy_bulk(std::uint32_t to, const void* from, in
 __device__ __forceinline__ void copy_bulk_once(std::uint32_t to, const void* from, int bytes, std::uint32_t barrier) {
   copy_bulk(to, from, bytes, barrier, policy_of_what_is_read_once());
 }
+// Chooses one lane of a warp, whose lanes all call it. The compiler knows that it is one, and issues requests for copies
+// without a loop over lanes.
+__device__ __forceinline__ bool is_elected() {
+  std::uint32_t elected;
+  asm volatile("{\n.reg .pred p;\nelect.sync _|p, 0xffffffff;\nselp.b32 %0, 1, 0, p;\n}" : "=r"(elected));
+  return elected != 0;
+}
 // Clusters: thread blocks that run at the same time and reach each other's shared memory.
 // The number of this block in its cluster.
 __device__ __forceinline__ std::uint32_t rank_in_cluster() {

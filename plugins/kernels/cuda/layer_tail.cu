@@ -242,7 +242,7 @@ __device__ __forceinline__ void Block::multiply(const Strip& strip, Fragments (&
 __device__ __forceinline__ void Block::gate(Bf16* gates, const Bf16* up) const {
 #pragma unroll 1
   for (int i = lane_; i < args_.m * kColumns; i += 32) {
-    const float gate = rounded<Bf16>(stream::activated(args_.activation, from_bf16(gates[i])));
+    const float gate = rounded<Bf16>(cuda::activated(args_.activation, from_bf16(gates[i])));
     put(gates[i], __fmul_rn(gate, from_bf16(up[i])));
   }
 }

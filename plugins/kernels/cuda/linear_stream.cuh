@@ -109,18 +109,4 @@ struct Fragments {
   }
 };
 
-__device__ __forceinline__ float activated(Activation activation, float x) {
-  switch (activation) {
-    case Activation::kSilu:
-      return silu(x);
-    case Activation::kGelu:
-      return gelu(x);
-    case Activation::kGeluTanh:
-      return gelu_tanh(x);
-    case Activation::kRelu:
-      break;
-  }
-  return relu(x);
-}
-
 }  // namespace mortise::cuda::stream

@@ -1,36 +1,48 @@
-// Neighbouring tiles form a "tile group", one tile for each of a block's warps. The weights of a tile group and the
-// rows of x come in pieces along K into two rings, each filled by its own warp; the multiplying warps go along K
-// together. All blocks read all of x, once for each of their tile groups, from the L2.
+// A warpgroup multiplies up to 64 columns of y with wgmma, whose steps along K follow each other after 18 cycles for 8
+// rows and 24 for 32; those of mma.sync take 26 for each 8 rows (H200). With fewer columns the instruction's other rows
+// are what lies behind in shared memory, and are not stored, so columns are spread over all multiprocessors, however
+// few there are. A block's one or two warpgroups have neighbouring columns, a "tile group". Its weights and the rows of
+// x come in pieces along K into two rings, each filled by its own warp. Requesting a piece takes a warp some hundred
+// cycles, so pieces of few columns go further along K. All blocks read all of x, once for each of their tile groups,
+// from the L2.
 #include "kernels/cuda/linear_stream_many.hpp"
 
 #include <algorithm>
 
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/linear_stream.cuh"
-#include "kernels/cuda/mma.cuh"
 #include "kernels/cuda/weight_ring.cuh"
+#include "kernels/cuda/wgmma.cuh"
 
 namespace mortise::cuda {
 namespace {
 
 using namespace stream;
 
-constexpr int kWarps = 8;                    // that multiply, at most
-constexpr int kThreads = (kWarps + 2) * 32;  // one more warp loads x, another loads weights
-constexpr int kDepth = 256;                  // elements along K in a piece
-constexpr int kMaxPlaces = 32;               // in the ring of weights
-constexpr int kRowsPlaces = 3;               // in the ring of x
+constexpr int kPanel = 8;          // columns of y that shared memory holds together
+constexpr int kGroupColumns = 64;  // of a warpgroup's instruction
+constexpr int kMaxGroups = 2;      // warpgroups
+constexpr int kOtherThreads = 64;  // one warp loads x, another loads weights
+constexpr int kRowBytes = kSwizzled * 2;
+constexpr int kMinDepth = 128, kMaxDepth = 512;  // elements along K in a piece
+constexpr int kWantedBytes = 16 << 10;           // of weights in a piece
+constexpr int kMaxPlaces = 32;                   // in a ring
+// The ring of x. It lies behind the ring of weights, so columns that the last piece does not have can be read there.
+constexpr int kRowsRingBytes = 64 << 10, kMinRowsPlaces = 4;
 // From a place's "full" barrier to its "free" barrier.
-constexpr int kFree = kMaxPlaces * 8, kRowsFree = kRowsPlaces * 8;
-constexpr int kBarrierBytes = 2 * (kFree + kRowsFree);
-constexpr int kTogether = 2;  // instructions along K whose fragments are loaded together: a step
-constexpr int kSteps = kDepth / kStep / kTogether, kStepsOfSwizzled = kSwizzled / kStep / kTogether;
+constexpr int kFree = kMaxPlaces * 8;
+constexpr int kBarrierBytes = 4 * kFree;
+// Bytes of weights that a block has in flight before the preceding kernels have ended; as kEarlyPieces of
+// linear_stream.cu.
+constexpr int kEarlyBytes = 48 << 10;
 
 // How a launch divides its work; computed on the host.
 struct Split {
-  std::int32_t warps;   // that multiply
-  std::int32_t groups;  // tile groups, of this many tiles each
-  std::int32_t places;  // in the ring of weights
+  std::int32_t warpgroups, columns;  // of each warpgroup
+  std::int32_t groups;               // tile groups
+  std::int32_t depth;                // elements along K in a piece
+  std::int32_t places, rows_places;  // in the rings of weights and of x
+  __host__ __device__ std::int32_t width() const { return warpgroups * columns; }
 };
 
 struct ManyArgs {
@@ -40,192 +52,249 @@ struct ManyArgs {
   Split split;
 };
 
-constexpr int rows_piece_bytes(int row_tiles) {
-  return 8 * row_tiles * kDepth * 2;
-}
-constexpr int weights_piece_bytes(int warps) {
-  return warps * kColumns * kDepth * 2;
+// Bytes of a piece with so many rows of x or columns of y.
+__host__ __device__ constexpr int piece_bytes(int rows, int depth) {
+  return rows * depth * 2;
 }
 
-// The operands of a step: of a tile of weights, and of kRowTiles times eight rows of x.
-template <int kRowTiles>
-struct Fragments {
-  std::uint32_t w[kTogether][4], x[kTogether][kRowTiles / 2][4];
-
-  // `weights`, `rows`: where the lane's rows begin in the pieces. `w_unit`, `x_unit`: the 16-byte unit in the row where
-  // the piece begins. `swizzled_bytes`: bytes of all warps' weights that are swizzled together.
-  __device__ __forceinline__ void load(std::uint32_t weights, std::uint32_t w_unit, int swizzled_bytes,
-                                       std::uint32_t rows, std::uint32_t x_unit, int step) {
-    const int swizzled = step / kStepsOfSwizzled, first = step % kStepsOfSwizzled * kTogether;
-#pragma unroll
-    for (int i = 0; i < kTogether; ++i) {
-      const std::uint32_t along = (first + i) * kStep * 2;
-      load_matrices(w[i], weights + swizzled * swizzled_bytes + (w_unit ^ along));
-#pragma unroll
-      for (int pair = 0; pair < kRowTiles / 2; ++pair) {
-        load_matrices(x[i][pair], rows + (swizzled * kRowTiles * 8 + pair * 16) * kSwizzled * 2 + (x_unit ^ along));
-      }
-    }
-  }
-  __device__ __forceinline__ void multiply(float (&d)[kRowTiles][4]) const {
-#pragma unroll
-    for (int i = 0; i < kTogether; ++i) {
-#pragma unroll
-      for (int tile = 0; tile < kRowTiles; ++tile) {
-        const std::uint32_t b[2] = {x[i][tile / 2][tile % 2 * 2], x[i][tile / 2][tile % 2 * 2 + 1]};
-        mma_m16n8k16(d[tile], w[i], b);
-      }
-    }
-  }
-};
-
-// Loads a block's pieces of x or of weights in the order of their use; used by one lane. load(group, depth, place)
-// requests a piece of a tile group. `free` is the distance from a place's "full" barrier to its "free" barrier.
-template <class Load>
-__device__ __forceinline__ void feed(const ManyArgs& args, Place place, int free, const Load& load) {
+// Loads a block's pieces of x or of weights in the order of their use; used by one warp. load(group, depth, place)
+// requests a piece of a tile group. In the first round of the ring, before(place) is called instead of waiting for the
+// piece before.
+template <int kDepth, class Before, class Load>
+__device__ __forceinline__ void feed(const ManyArgs& args, Place place, const Before& before, const Load& load) {
   const int k = static_cast<int>(args.linear.k);
+  bool first_round = true;
+#pragma unroll 1
   for (int group = static_cast<int>(blockIdx.x); group < args.split.groups; group += static_cast<int>(gridDim.x)) {
+#pragma unroll 1
     for (int depth = 0; depth < k; depth += kDepth) {
-      wait_barrier(place.barrier() + free, place.phase ^ 1);
-      expect_bytes(place.barrier(), place.piece_bytes);
-      load(group, depth / kSwizzled, place);
+      if (first_round) {
+        before(place.at);
+      } else {
+        wait_barrier(place.barrier() + kFree, place.phase ^ 1);
+      }
+      if (is_elected()) {
+        expect_bytes(place.barrier(), place.piece_bytes);
+        load(group, depth / kSwizzled, place);
+      }
       place.advance();
+      if (place.at == 0) first_round = false;
     }
   }
 }
 
+// Writes the warp's part of a warpgroup's columns, which begin at column `first` of y.
 template <int kRowTiles>
-__global__ void __launch_bounds__(kThreads, 1) many_kernel(const __grid_constant__ ManyArgs args) {
+__device__ __forceinline__ void write(const ManyArgs& args, std::int64_t first, const float (&d)[kRowTiles][4]) {
+  const LinearArgs& linear = args.linear;
+  const int warp = static_cast<int>(threadIdx.x) / 32 % 4, lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int column = warp * 16 + half * kPanel + lane / 4;
+    const std::int64_t n = first + column;
+    if (column >= args.split.columns || n >= linear.n) continue;
+    const float bias = linear.bias == nullptr ? 0.0f : linear.bias[n];
+#pragma unroll
+    for (int tile = 0; tile < kRowTiles; ++tile) {
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        const std::int64_t m = tile * 8 + lane % 4 * 2 + j;
+        if (m >= linear.m) continue;
+        const float sum = d[tile][half * 2 + j], y = linear.bias == nullptr ? sum : __fadd_rn(sum, bias);
+        if (linear.y_type == ElementType::kBf16) {
+          put(static_cast<Bf16*>(linear.y)[m * linear.y_stride + n], y);
+        } else {
+          put(static_cast<float*>(linear.y)[m * linear.y_stride + n], y);
+        }
+      }
+    }
+  }
+}
+
+template <int kRowTiles, int kDepth>
+__global__ void __launch_bounds__(kMaxGroups * 128 + kOtherThreads, 1)
+    many_kernel(const __grid_constant__ ManyArgs args) {
   extern __shared__ __align__(1024) char memory[];
   let_next_kernel_begin();
-  constexpr int kRowsBytes = rows_piece_bytes(kRowTiles);
   const LinearArgs& linear = args.linear;
   const Split& split = args.split;
-  const int k = static_cast<int>(linear.k);
+  const int k = static_cast<int>(linear.k), width = split.width(), multiplying = split.warpgroups * 4;
+  const int weights_bytes = piece_bytes(width, kDepth), rows_bytes = piece_bytes(8 * kRowTiles, kDepth);
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-  const int swizzled_bytes = split.warps * kColumns * kSwizzled * 2, piece_bytes = weights_piece_bytes(split.warps);
-  const std::uint32_t rows_at = shared_address(memory), weights_at = rows_at + kRowsPlaces * kRowsBytes;
-  const std::uint32_t barriers = weights_at + split.places * piece_bytes, rows_barriers = barriers + 2 * kFree;
-  Place weights = {weights_at, barriers, split.places, piece_bytes};
-  Place rows = {rows_at, rows_barriers, kRowsPlaces, kRowsBytes};
+  const std::uint32_t weights_at = shared_address(memory), rows_at = weights_at + split.places * weights_bytes;
+  const std::uint32_t barriers = rows_at + split.rows_places * rows_bytes, rows_barriers = barriers + 2 * kFree;
+  Place weights = {weights_at, barriers, split.places, weights_bytes};
+  Place rows = {rows_at, rows_barriers, split.rows_places, rows_bytes};
   make_barriers(barriers, split.places, 1);
-  make_barriers(barriers + kFree, split.places, split.warps);
-  make_barriers(rows_barriers, kRowsPlaces, 1);
-  make_barriers(rows_barriers + kRowsFree, kRowsPlaces, split.warps);
+  make_barriers(barriers + kFree, split.places, multiplying);
+  make_barriers(rows_barriers, split.rows_places, 1);
+  make_barriers(rows_barriers + kFree, split.rows_places, multiplying);
   publish_barriers();
   __syncthreads();
-  if (warp == kWarps + 1) {  // weights do not depend on preceding kernels
-    if (lane == 0) {
-      const std::uint64_t policy = policy_of_what_is_read_once();
-      feed(args, weights, kFree, [&](int group, int at, const Place& to) {
-        copy_piece(to.piece(), args.weights, group * split.warps * kColumns, at, to.barrier(), policy);
-      });
-    }
-    __syncwarp();
+  if (warp == multiplying + 1) {  // weights do not depend on preceding kernels
+    const std::uint64_t policy = policy_of_what_is_read_once();
+    const int early = max(kEarlyBytes / weights_bytes, 1);
+    const auto wait_gently = [&](int at) {
+      if (at < early) return;
+      while (!has_come(barriers + (at - early) * 8, 0) && !has_come(rows_barriers, 0)) {
+      }
+    };
+    feed<kDepth>(args, weights, wait_gently, [&](int group, int at, const Place& to) {
+      copy_piece(to.piece(), args.weights, group * width, at, to.barrier(), policy);
+    });
     wait_for_kernel_before();
     return;
   }
   wait_for_kernel_before();
-  if (warp == kWarps) {
-    if (lane != 0) return;
+  if (warp == multiplying) {
     see_writes();
-    feed(args, rows, kRowsFree,
+    feed<kDepth>(args, rows, [](int) {},
          [&](int, int at, const Place& to) { copy_piece(to.piece(), args.rows, 0, at, to.barrier()); });
     return;
   }
-  if (warp >= split.warps) return;
 
-  // The addresses that this lane passes to ldmatrix. For weights: row lane % 16, starting at element 8 (lane / 16). For
-  // x: row 8 (lane / 16) + lane % 8, starting at element 8 (lane / 8 % 2). Units of 16 bytes are swizzled.
-  const std::uint32_t w_row = (warp * kColumns + lane % 16) * kSwizzled * 2, w_unit = (lane / 16 ^ lane % 8) * 16;
-  const std::uint32_t x_row = (lane / 16 * 8 + lane % 8) * kSwizzled * 2, x_unit = (lane / 8 % 2 ^ lane % 8) * 16;
-  std::uint32_t w_piece = 0, x_piece = 0, w_free = 0, x_free = 0;
-  // Fragments are loaded one step ahead of the products, also across pieces.
-  Fragments<kRowTiles> fragments[2];
-  const auto wait_for_pieces = [&] {
-    w_piece = weights.piece() + w_row, w_free = weights.barrier() + kFree;
-    x_piece = rows.piece() + x_row, x_free = rows.barrier() + kRowsFree;
+  const int own_columns = warp / 4 * split.columns;  // of the tile group, before the warpgroup's
+  // Bytes from 64 elements along K to the next.
+  const int w_stride = width * kRowBytes;
+  constexpr int kXStride = 8 * kRowTiles * kRowBytes;
+  float d[kRowTiles][4];
+  const auto multiply = [&](std::uint64_t w, std::uint64_t x) {
+#pragma unroll
+    for (int step = 0; step < kSwizzled / kStep; ++step) {
+      row_product(d, moved(w, step * kStep * 2), moved(x, step * kStep * 2), true);
+    }
+  };
+  struct Operands {
+    std::uint64_t w, x;
+  };
+  const auto next_piece = [&]() -> Operands {
     wait_barrier(rows.barrier(), rows.phase);
     wait_barrier(weights.barrier(), weights.phase);
+    return {matrix(weights.piece() + own_columns * kRowBytes, 0, kPanel * kRowBytes),
+            matrix(rows.piece(), 0, kPanel * kRowBytes)};
+  };
+  std::uint32_t w_free = 0, x_free = 0;  // of the piece before
+  const auto free_before = [&] {
+    if (lane == 0 && w_free != 0) {
+      arrive(w_free);
+      arrive(x_free);
+    }
+    w_free = weights.barrier() + kFree;
+    x_free = rows.barrier() + kFree;
     weights.advance();
     rows.advance();
-    fragments[0].load(w_piece, w_unit, swizzled_bytes, x_piece, x_unit, 0);
   };
-  wait_for_pieces();
 #pragma unroll 1
   for (int group = static_cast<int>(blockIdx.x); group < split.groups; group += static_cast<int>(gridDim.x)) {
-    const bool last_group = group + static_cast<int>(gridDim.x) >= split.groups;
-    float d[kRowTiles][4] = {};
+#pragma unroll
+    for (int tile = 0; tile < kRowTiles; ++tile) d[tile][0] = d[tile][1] = d[tile][2] = d[tile][3] = 0.0f;
+    hold(d);
+    int depth = 0;
 #pragma unroll 1
-    for (int depth = 0; depth < k; depth += kDepth) {
+    for (; depth + kDepth <= k; depth += kDepth) {
+      const Operands piece = next_piece();
+      begin_products();
 #pragma unroll
-      for (int step = 0; step < kSteps; ++step) {
-        if (step + 1 < kSteps) {
-          fragments[(step + 1) % 2].load(w_piece, w_unit, swizzled_bytes, x_piece, x_unit, step + 1);
-        } else {
-          __syncwarp();  // all lanes have read the pieces, so their places can be refilled
-          if (lane == 0) {
-            arrive(w_free);
-            arrive(x_free);
-          }
-          if (depth + kDepth < k || !last_group) wait_for_pieces();
-        }
-        // Products beyond K are skipped: adding a zero could change the sign of a zero.
-        if (depth + step * kTogether * kStep < k) fragments[step % 2].multiply(d);
-      }
+      for (int part = 0; part < kDepth / kSwizzled; ++part) multiply(moved(piece.w, part * w_stride), moved(piece.x, part * kXStride));
+      commit_products();
+      wait_products_but_last();
+      free_before();
     }
-#pragma unroll
-    for (int tile = 0; tile < kRowTiles; ++tile) write(linear, group * split.warps + warp, tile * 8, d[tile]);
+    // Products beyond K are left out: adding a zero could change the sign of a zero.
+    if (depth < k) {
+      Operands piece = next_piece();
+#pragma unroll 1
+      for (; depth < k; depth += kSwizzled) {
+        begin_products();
+        multiply(piece.w, piece.x);
+        commit_products();
+        wait_products();
+        piece = {moved(piece.w, w_stride), moved(piece.x, kXStride)};
+      }
+      free_before();
+    }
+    wait_products();
+    hold(d);
+    write(args, static_cast<std::int64_t>(group) * width + own_columns, d);
   }
 }
 
-// The number of warps with which the busiest block has the least work. A tile group costs as much as an additional
-// tile, because it reads x again.
-int best_warps(std::int64_t tiles, int num_blocks) {
-  int best = 0;
+// The division with which the busiest block has the least work. A tile group costs as much as 16 additional columns,
+// because it reads x again.
+Split best_split(std::int64_t n, int num_blocks) {
+  Split best = {};
   std::int64_t least = 0;
-  for (int warps = 1; warps <= kWarps; ++warps) {
-    const std::int64_t groups = (tiles + warps - 1) / warps, rounds = (groups + num_blocks - 1) / num_blocks;
-    const std::int64_t cost = rounds * (warps + 1);
-    if (best == 0 || cost <= least) best = warps, least = cost;
+  for (int width = kPanel; width <= kMaxGroups * kGroupColumns; width += kPanel) {
+    const int warpgroups = width <= kGroupColumns ? 1 : kMaxGroups;
+    if (width % (warpgroups * kPanel) != 0) continue;
+    const std::int64_t groups = (n + width - 1) / width, rounds = (groups + num_blocks - 1) / num_blocks;
+    const std::int64_t cost = rounds * (width + 16);
+    if (best.columns != 0 && cost > least) continue;
+    best.warpgroups = warpgroups;
+    best.columns = width / warpgroups;
+    best.groups = static_cast<std::int32_t>(groups);
+    least = cost;
   }
   return best;
 }
 
+// Completes a division: pieces as deep as is wanted and both rings allow.
+void make_rings(std::int64_t k, int rows, Split& split) {
+  split.depth = kMinDepth;
+  while (split.depth < std::min<std::int64_t>(kMaxDepth, k) &&
+         piece_bytes(split.width(), split.depth) < kWantedBytes &&
+         piece_bytes(rows, 2 * split.depth) * kMinRowsPlaces <= kRowsRingBytes) {
+    split.depth *= 2;
+  }
+  split.rows_places = std::min(kRowsRingBytes / piece_bytes(rows, split.depth), kMaxPlaces);
+  const int beside = split.rows_places * piece_bytes(rows, split.depth) + kBarrierBytes;
+  split.places = std::min((kSharedBytes - beside) / piece_bytes(split.width(), split.depth), kMaxPlaces);
+}
+
 template <int kRowTiles>
 cudaError_t launch(const LinearArgs& args, int num_blocks, cudaStream_t stream) {
-  constexpr int kBeside = kRowsPlaces * rows_piece_bytes(kRowTiles) + kBarrierBytes;
-  const int warps = best_warps(num_tiles(args), num_blocks), piece_bytes = weights_piece_bytes(warps);
-  ManyArgs all = {{}, {}, args, {}};
-  all.split.warps = warps;
-  all.split.groups = static_cast<std::int32_t>((num_tiles(args) + warps - 1) / warps);
-  all.split.places = std::min((kSharedBytes - kBeside) / piece_bytes, kMaxPlaces);
-  const cudaError_t weights = describe(args.w, args.n, args.k, args.w_stride, warps * kColumns, kDepth, all.weights);
+  constexpr int kRows = 8 * kRowTiles;
+  ManyArgs all = {{}, {}, args, best_split(args.n, num_blocks)};
+  Split& split = all.split;
+  make_rings(args.k, kRows, split);
+  const cudaError_t weights = describe(args.w, args.n, args.k, args.w_stride, split.width(), split.depth, all.weights);
   if (weights != cudaSuccess) return weights;
-  const cudaError_t rows = describe(args.x, args.m, args.k, args.x_stride, 8 * kRowTiles, kDepth, all.rows);
+  const cudaError_t rows = describe(args.x, args.m, args.k, args.x_stride, kRows, split.depth, all.rows);
   if (rows != cudaSuccess) return rows;
-  const auto blocks = static_cast<unsigned>(std::min(all.split.groups, num_blocks));
-  const auto bytes = static_cast<std::size_t>(kBeside + all.split.places * piece_bytes);
-  return launch_overlapped(many_kernel<kRowTiles>, dim3(blocks), kThreads, bytes, stream, all);
+  const auto blocks = static_cast<unsigned>(std::min(split.groups, num_blocks));
+  const int bytes = split.places * piece_bytes(split.width(), split.depth) +
+                    split.rows_places * piece_bytes(kRows, split.depth) + kBarrierBytes;
+  const auto kernel = split.depth == 128   ? many_kernel<kRowTiles, 128>
+                      : split.depth == 256 ? many_kernel<kRowTiles, 256>
+                                           : many_kernel<kRowTiles, 512>;
+  return launch_overlapped(kernel, dim3(blocks), split.warpgroups * 128 + kOtherThreads,
+                           static_cast<std::size_t>(bytes), stream, all);
 }
 
 template <int kRowTiles>
 cudaError_t prepare() {
-  // With the most warps and rows, the ring of weights still has two places.
-  static_assert(kRowsPlaces * rows_piece_bytes(kRowTiles) + kBarrierBytes + 2 * weights_piece_bytes(kWarps) <=
+  // With the most columns and rows, the ring of weights still has two places.
+  static_assert(kRowsRingBytes + kBarrierBytes + 2 * piece_bytes(kMaxGroups * kGroupColumns, kMinDepth) <=
                 kSharedBytes);
-  return cudaFuncSetAttribute(many_kernel<kRowTiles>, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
+  for (const auto kernel : {many_kernel<kRowTiles, 128>, many_kernel<kRowTiles, 256>, many_kernel<kRowTiles, 512>}) {
+    const cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
+    if (error != cudaSuccess) return error;
+  }
+  return cudaSuccess;
 }
 
 }  // namespace
 
 cudaError_t launch_linear_stream_many(const LinearArgs& args, int num_blocks, cudaStream_t stream) {
+  if (args.m <= 8) return launch<1>(args, num_blocks, stream);
   return args.m <= 16 ? launch<2>(args, num_blocks, stream) : launch<4>(args, num_blocks, stream);
 }
 
 cudaError_t prepare_stream_many_kernels() {
-  const cudaError_t error = prepare<2>();
-  return error != cudaSuccess ? error : prepare<4>();
+  for (const auto prepare_one : {prepare<1>, prepare<2>, prepare<4>}) {
+    if (const cudaError_t error = prepare_one(); error != cudaSuccess) return error;
+  }
+  return cudaSuccess;
 }
 
 }  // namespace mortise::cuda

@@ -1,5 +1,5 @@
 // plugins/kernels/cuda/linear_stream_many.hpp: the product of linear_stream.hpp, with the same bits, for nine or more
-// rows, or long ones. Called by linear_stream.cu alone.
+// rows, long ones, or few columns of y. Called by linear_stream.cu alone.
 // Equation, Shapes, Order, REQUIRES, Source, Oracle: as linear_stream.hpp.
 // Cost: reads the weights once, and x from the L2 while they pass.
 // Errors: the cudaError_t of the launch. Launches on `stream`, never waits, allocates nothing.

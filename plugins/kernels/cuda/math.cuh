@@ -7,6 +7,8 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/types.hpp"
+
 namespace mortise::cuda {
 
 __device__ __forceinline__ float infinity() {
@@ -139,6 +141,20 @@ __device__ __forceinline__ float gelu_tanh(float x) {
   const float cube = __fmul_rn(__fmul_rn(x, x), x);
   const float inner = __fmul_rn(0x1.988454p-1f, __fmaf_rn(0x1.6e4e26p-5f, cube, x));
   return __fmul_rn(__fmul_rn(x, 0.5f), __fadd_rn(1.0f, tanh(inner)));
+}
+
+__device__ __forceinline__ float activated(Activation activation, float x) {
+  switch (activation) {
+    case Activation::kSilu:
+      return silu(x);
+    case Activation::kGelu:
+      return gelu(x);
+    case Activation::kGeluTanh:
+      return gelu_tanh(x);
+    case Activation::kRelu:
+      break;
+  }
+  return relu(x);
 }
 
 }  // namespace mortise::cuda
