@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "devices/checks/matrix.hpp"
@@ -93,7 +94,7 @@ mortise_status create(mortise_device* const* devices, int32_t world, mortise_com
     }
     for (int32_t rank = 0; rank < world; ++rank) {
       mailboxes[static_cast<std::size_t>(rank)].release();
-      devices[rank]->watch = watch;
+      devices[rank]->watches.add(watch);
       communicators[rank] = made[static_cast<std::size_t>(rank)].release();
     }
   });
@@ -102,7 +103,7 @@ mortise_status create(mortise_device* const* devices, int32_t world, mortise_com
 void destroy(mortise_communicator* communicator) {
   if (communicator == nullptr) return;
   mortise_device& device = *communicator->device;
-  if (device.watch == communicator->watch) device.watch = nullptr;
+  device.watches.remove(communicator->watch);
   // Kernels of the other ranks may still look into the mailbox: they end with this rank's, or by themselves.
   native(&device, nullptr);
   cudaStreamSynchronize(device.stream);
@@ -162,6 +163,26 @@ void GatherWatch::check() const {
   if (state_->aborted != 0) {
     throw Failure(MORTISE_CANCELLED, kWhere, "another rank has failed, so this one does not go on");
   }
+}
+
+void GatherWatches::add(std::shared_ptr<GatherWatch> watch) {
+  const std::lock_guard lock(mutex_);
+  watches_.push_back(std::move(watch));
+}
+
+void GatherWatches::remove(const std::shared_ptr<GatherWatch>& watch) {
+  const std::lock_guard lock(mutex_);
+  std::erase(watches_, watch);
+}
+
+bool GatherWatches::empty() const {
+  const std::lock_guard lock(mutex_);
+  return watches_.empty();
+}
+
+void GatherWatches::check() const {
+  const std::lock_guard lock(mutex_);
+  for (const auto& watch : watches_) watch->check();
 }
 
 const mortise_collective_table kCollective = {

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
+#include <vector>
 
 #include "kernels/cuda/rank_gather.hpp"
 #include "mortise/ext/collective.h"
@@ -26,6 +28,20 @@ class GatherWatch {
 
  private:
   RankState* state_ = nullptr;
+};
+
+// Those of all exchanges that a device takes part in. Its functions may be called by any thread.
+class GatherWatches {
+ public:
+  void add(std::shared_ptr<GatherWatch> watch);
+  void remove(const std::shared_ptr<GatherWatch>& watch);
+  bool empty() const;
+  // Throws as GatherWatch::check, of the first that has failed.
+  void check() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<std::shared_ptr<GatherWatch>> watches_;
 };
 
 extern const mortise_collective_table kCollective;

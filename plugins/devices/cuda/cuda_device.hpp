@@ -41,7 +41,7 @@ struct mortise_device {
   mortise::cuda::Workspace gated, scratch, quantized;
   mortise::cuda::Workspace widened;  // weights of MXFP4 or E4M3 as bf16
   mortise::cuda::Recorder recorder;
-  std::shared_ptr<mortise::cuda::GatherWatch> watch;  // of the exchange with other ranks; null: there are none
+  mortise::cuda::GatherWatches watches;  // of exchanges with other ranks
   std::unique_ptr<mortise::cuda::Reaper> reaper;
   std::unique_ptr<mortise::cuda::LinearPlans> linear;        // null with KernelSet::kMma
   std::unique_ptr<mortise::cuda::RowUploader> row_uploader;  // null until the first matrix

@@ -21,7 +21,7 @@ void stream_destroy(mortise_device* device, mortise_stream* stream) {
 mortise_status stream_synchronize(mortise_device* device, mortise_stream* stream, mortise_error* error) {
   return guard(error, "stream_synchronize", [&] {
     check_cuda(cudaStreamSynchronize(native(device, stream)), "stream_synchronize");
-    if (device->watch != nullptr) device->watch->check();
+    device->watches.check();
   });
 }
 

@@ -137,6 +137,17 @@ TEST_F(CudaCollective, AbortEndsARankThatWaits) {
   EXPECT_THAT(std::string(device.error.message), HasSubstr("another rank has failed"));
 }
 
+TEST_F(CudaCollective, AnotherConnectionOfTheDevicesDoesNotHideTheFirst) {
+  std::array<mortise_communicator*, kWorld> others{};
+  std::array<mortise_device*, kWorld> handles = {ranks_[0]->get(), ranks_[1]->get()};
+  Device& device = *ranks_[0];
+  ASSERT_EQ(collective_->create(handles.data(), kWorld, others.data(), &device.error), MORTISE_OK);
+  collective_->abort(communicators_[1]);
+  EXPECT_EQ(device.table().stream_synchronize(device.get(), nullptr, &device.error), MORTISE_CANCELLED);
+  for (mortise_communicator* other : others) collective_->destroy(other);
+  EXPECT_EQ(device.table().stream_synchronize(device.get(), nullptr, &device.error), MORTISE_CANCELLED);
+}
+
 TEST_F(CudaCollective, ARankThatDoesNotComeIsNamed) {
   Memory memory(*ranks_[1], 64 * sizeof(float));
   const mortise_tensor x = make_tensor(memory.data(), MORTISE_F32, 1, 64);
