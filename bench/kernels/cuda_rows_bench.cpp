@@ -177,8 +177,8 @@ void append(std::int64_t rows, cudaStream_t stream) {
   print("append", rows, us, bytes, stream);
 }
 
-// Draws a token of each row at temperature 1, verifies drafts of all rows that were certain, and drafts with a
-// distribution. Logits and distributions are random, so nearly all drafts are rejected, which takes longest.
+// Draws a token of each row, verifies drafts of all rows that were certain, and drafts with a distribution. Logits and
+// distributions are random, so nearly all drafts are rejected, which takes longest.
 void sampling(std::int64_t rows, cudaStream_t stream) {
   constexpr std::int32_t kVocab = 128256;
   const auto count = static_cast<std::size_t>(rows);
@@ -210,6 +210,10 @@ void sampling(std::int64_t rows, cudaStream_t stream) {
     std::printf("%-26s %6lld rows %8.1f us\n", name, static_cast<long long>(rows), measure(stream, call));
   };
   say("sample", [&](int) { return launch_sample(draws, stream); });
+  SampleArgs cooler = draws, filtered = draws;
+  cooler.temperatures = filtered.top_ps = upload(std::vector<float>(count, 0.7f));
+  say("sample, temperature 0.7", [&](int) { return launch_sample(cooler, stream); });
+  say("sample, top_p 0.7", [&](int) { return launch_sample(filtered, stream); });
   say("verify certain drafts", [&](int) { return launch_verify_drafts(args, stream); });
   args.distribution_rows = args.drafts;
   say("verify with distributions", [&](int) { return launch_verify_drafts(args, stream); });
