@@ -29,11 +29,52 @@ __device__ __forceinline__ uint2 philox_words(std::uint64_t key, std::uint64_t p
   return {c0, c1};
 }
 
-// The first output word for the counter (position low, position high, token, 0).
-__device__ __forceinline__ std::uint32_t philox_first_word(std::uint64_t key, std::uint64_t position,
-                                                           std::int32_t token) {
-  return philox_words(key, position, static_cast<std::uint32_t>(token), 0).x;
-}
+// The first output words of Philox for the counters (position low, position high, token, 0) of one key and position.
+// What no token changes is computed once: the keys of the rounds, and of the first three rounds the products of words
+// that do not depend on the token. A value in registers.
+class RowWords {
+ public:
+  __device__ RowWords(std::uint64_t key, std::uint64_t position) {
+    const auto low = static_cast<std::uint32_t>(position), high = static_cast<std::uint32_t>(position >> 32);
+#pragma unroll
+    for (int round = 0; round < 10; ++round) {
+      k0_[round] = static_cast<std::uint32_t>(key) + static_cast<std::uint32_t>(round) * 0x9E3779B9u;
+      k1_[round] = static_cast<std::uint32_t>(key >> 32) + static_cast<std::uint32_t>(round) * 0xBB67AE85u;
+    }
+    const std::uint32_t c2 = __umulhi(kFactor0, low) ^ k1_[0];  // after the first round
+    k0_[0] ^= high;
+    k0_[1] ^= __umulhi(kFactor1, c2);
+    k1_[1] ^= kFactor0 * low;
+    k0_[2] ^= kFactor1 * c2;
+  }
+
+  __device__ __forceinline__ std::uint32_t word(std::int32_t token) const {
+    const uint2 first = product<kFactor1>(static_cast<std::uint32_t>(token));  // round 0
+    const uint2 second = product<kFactor0>(first.y ^ k0_[0]);                  // round 1
+    std::uint32_t c0 = first.x ^ k0_[1], c1 = 0, c2 = second.y ^ k1_[1], c3 = second.x;
+#pragma unroll
+    for (int round = 2; round < 10; ++round) {
+      const uint2 p0 = product<kFactor0>(c0), p1 = product<kFactor1>(c2);
+      c0 = p1.y ^ c1 ^ k0_[round];
+      c1 = p1.x;
+      c2 = p0.y ^ c3 ^ k1_[round];
+      c3 = p0.x;
+    }
+    return c0;
+  }
+
+ private:
+  // The low and the high word of a product: one instruction, where the compiler might choose two.
+  template <std::uint32_t kFactor>
+  __device__ __forceinline__ static uint2 product(std::uint32_t b) {
+    std::uint64_t both;
+    asm("mul.wide.u32 %0, %1, %2;" : "=l"(both) : "r"(b), "n"(kFactor));
+    return {static_cast<std::uint32_t>(both), static_cast<std::uint32_t>(both >> 32)};
+  }
+
+  static constexpr std::uint32_t kFactor0 = 0xD2511F53u, kFactor1 = 0xCD9E8D57u;
+  std::uint32_t k0_[10], k1_[10];
+};
 
 // f32 cannot hold v near 1 or 1 - v near 0, so each half of r is evaluated from its own end.
 __device__ __forceinline__ float gumbel(std::uint32_t r) {

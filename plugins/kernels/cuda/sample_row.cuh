@@ -1,9 +1,7 @@
 // plugins/kernels/cuda/sample_row.cuh: sampling of one row of logits (docs/numerics.md, "Sampling"): edits, the allowed
-// set and the temperature; where min_p, top_k and top_p cut; the score of a token; the answer. A block works on one
-// row.
+// set and the temperature; where min_p, top_k and top_p cut; the answer. A block works on one row, or a part of one.
 #pragma once
 
-#include "kernels/cuda/noise.cuh"
 #include "kernels/cuda/sample.hpp"
 #include "kernels/cuda/select.cuh"
 
@@ -11,11 +9,9 @@ namespace mortise::cuda {
 
 // For d up to this bound, exp(d) * 2^32 rounds to 0.
 constexpr float kWeightlessBelow = -23.0f;
-// Noise lies between -3.13 and 22.87, so a token this far below the largest logit cannot win.
-constexpr float kHopelessBelow = -26.5f;
 
 __device__ inline bool greedy(const SampleArgs& args, std::int64_t r) {
-  return !(args.temperatures[r] > 0.0f);  // a denormal is zero: -ftz
+  return !(args.temperatures[r] > 0.0f);
 }
 
 // Applies an edit as mortise_logit_edit specifies.
@@ -45,22 +41,51 @@ __device__ inline void apply_edits(const SampleArgs& args, std::int64_t r, int b
 class Preparation {
  public:
   __device__ Preparation(const SampleArgs& args, std::int64_t r)
-      : temperature_(args.temperatures[r]), divide_(!greedy(args, r)) {
+      : temperature_(args.temperatures[r]), divides_(!is_greedy() && temperature_ != 1.0f) {
+    inverse_ = __frcp_rz(temperature_);
     const int mask = args.allowed_index == nullptr ? -1 : args.allowed_index[r];
     const std::int64_t words = (static_cast<std::int64_t>(args.vocab_size) + 31) / 32;
     if (mask >= 0) allowed_ = args.allowed_masks + mask * words;
   }
 
-  __device__ float prepared(float logit, int id) const {
-    float x = clean(logit);
-    if (allowed_ != nullptr && (allowed_[id / 32] >> (id % 32) & 1u) == 0) x = no_logit();
-    return divide_ ? clean(__fdiv_rn(x, temperature_)) : x;
+  __device__ bool is_greedy() const { return !(temperature_ > 0.0f); }  // a denormal is zero: -ftz
+  __device__ bool allows_all() const { return allowed_ == nullptr; }
+  __device__ bool allows(int id) const { return allows_all() || (allowed_[id / 32] >> (id % 32) & 1u) != 0; }
+
+  __device__ float prepared(float logit, int id) const { return of_allowed(allows(id) ? logit : no_logit()); }
+
+  // The same for a token that is allowed, or whose logit is -infinity.
+  __device__ float of_allowed(float logit) const {
+    const float x = clean(logit);
+    return divides_ ? clean(__fdiv_rn(x, temperature_)) : x;
+  }
+
+  // The same for several tokens.
+  template <int n>
+  __device__ __forceinline__ void of_allowed(float (&x)[n]) const {
+#pragma unroll
+    for (int j = 0; j < n; ++j) x[j] = clean(x[j]);
+    if (!divides_) return;
+#pragma unroll
+    for (int j = 0; j < n; ++j) x[j] = clean(__fdiv_rn(x[j], temperature_));
+  }
+
+  // An upper bound of of_allowed(logit) without a division; NaN or -infinity only if that is -infinity.
+  // With y = inverse_, 1 - 2^-23 <= y * temperature <= 1, so p = f32(logit * y) is f32(logit / temperature) or nearer
+  // to 0, by at most a factor of 1 - 2^-22. So p overflows only if that does. Where p is flushed to 0, the result may
+  // be too small by 2^-105, much less than noise_at_most has to spare. REQUIRES: has_bound().
+  __device__ __forceinline__ float at_most(float logit) const {
+    const float p = __fmul_rn(logit, inverse_);
+    return __fmaf_rn(magnitude(p), 0x1p-21f, p);
+  }
+  __device__ bool has_bound() const {
+    return temperature_ >= 0x1p-60f && temperature_ <= 0x1p+60f;
   }
 
  private:
   const std::uint32_t* allowed_ = nullptr;
-  float temperature_;
-  bool divide_;
+  float temperature_, inverse_;
+  bool divides_;
 };
 
 // ceil(top_p * total), at least 1. top_p counts as a multiple of 2^-32.
@@ -123,33 +148,8 @@ __device__ inline Filtered filter_row(const SampleArgs& args, std::int64_t r, co
   return {cut, bound, total};
 }
 
-// Computes the scores of a row's tokens. A value in registers: each thread has its own, equal in all threads of the
-// block.
-class Drawer {
- public:
-  __device__ Drawer(const SampleArgs& args, std::int64_t r, float row_max, const Filtered& filtered)
-      : key_(args.keys[r]),
-        position_(static_cast<std::uint64_t>(args.positions[r])),
-        cut_(filtered.cut),
-        bound_(filtered.bound) {
-    hopeless_ = __fadd_rn(row_max, kHopelessBelow);
-  }
-
-  // packed_best of the token's score, or 0 if the token cannot be drawn.
-  __device__ unsigned long long offer(float x, int id) const {
-    if (!(x > no_logit() && x >= bound_ && x >= hopeless_)) return 0;
-    if (!cut_.keeps(descending_code(x), static_cast<std::uint32_t>(id))) return 0;
-    const float noise = gumbel(philox_first_word(key_, position_, id));
-    return packed_best(__fadd_rn(__fadd_rn(x, noise), 0.0f), id);  // + 0: only one zero
-  }
-
- private:
-  std::uint64_t key_, position_;
-  Cut cut_;
-  float bound_, hopeless_;
-};
-
-// Writes a row's answer. `largest` and `best` are packed_best of the prepared logits and of the scores.
+// Writes a row's answer. `largest` and `best` are packed_best of the prepared logits and of the scores. `largest` and
+// `row` matter for greedy rows and for log probabilities.
 __device__ inline void write_row(const SampleArgs& args, std::int64_t r, unsigned long long largest,
                                  unsigned long long best, const Filtered& filtered, const float* row) {
   std::int32_t token = -1;
@@ -157,10 +157,12 @@ __device__ inline void write_row(const SampleArgs& args, std::int64_t r, unsigne
   if (largest != 0 && greedy(args, r)) {
     token = id_of_best(largest);
     logprob = 0.0f;
-  } else if (largest != 0) {
+  } else if (best != 0) {
     token = id_of_best(best);
-    const float sum = __fmul_rn(__ull2float_rn(filtered.total), 0x1p-32f);
-    logprob = __fadd_rn(__fadd_rn(row[token], -score_of_best(largest)), -log(sum));
+    if (args.logprobs != nullptr) {
+      const float sum = __fmul_rn(__ull2float_rn(filtered.total), 0x1p-32f);
+      logprob = __fadd_rn(__fadd_rn(row[token], -score_of_best(largest)), -log(sum));
+    }
   }
   args.tokens[r] = token;
   if (args.logprobs != nullptr) args.logprobs[r] = logprob;

@@ -1,5 +1,6 @@
 // Sampling for rows of logits that fit into a block's shared memory: one kernel calls the functions of sample_row.cuh
-// one after the other. A step of a small model then has one kernel instead of five.
+// and draw_row.cuh one after the other. A step of a small model then has one kernel instead of five.
+#include "kernels/cuda/draw_row.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/logits.cuh"
 #include "kernels/cuda/sample_row.cuh"
@@ -8,11 +9,13 @@ namespace mortise::cuda {
 namespace {
 
 constexpr int kThreads = 512;
+constexpr int kEach = 4, kSlice = kThreads * kEach;  // tokens of a thread, and of the block, at a time
 
 __global__ void __launch_bounds__(kThreads) sample_row_kernel(const SampleArgs args) {
   extern __shared__ float row[];  // [vocab_size]
   __shared__ SelectScratch scratch;
   __shared__ unsigned long long warps[kThreads / 32];
+  __shared__ DrawScratch<kThreads> drawn;
   let_next_kernel_begin();
   wait_for_kernel_before();
   const std::int64_t r = blockIdx.x;
@@ -39,12 +42,17 @@ __global__ void __launch_bounds__(kThreads) sample_row_kernel(const SampleArgs a
   if (largest != 0 && !greedy(args, r)) {
     const float row_max = score_of_best(largest);
     filtered = filter_row<kThreads>(args, r, row, row_max, scratch);
-    const Drawer drawer(args, r, row_max, filtered);
-    for (int id = tid; id < args.vocab_size; id += kThreads) {
-      const unsigned long long offered = drawer.offer(row[id], id);
-      best = offered > best ? offered : best;
+    const Drawer drawer(args, r, filtered);
+    // The largest logit is always kept; its score is the first that the other tokens have to reach.
+    if (tid == 0) drawn.best = drawer.offer(row_max, id_of_best(largest));
+    __syncthreads();
+    const auto prepared = [](int id) { return row[id]; };
+    for (int begin = 0; begin < args.vocab_size; begin += kSlice) {
+      draw_part<kThreads, kEach>(drawer, begin, min(begin + kSlice, args.vocab_size), begin == 0, drawn, prepared,
+                                 prepared);
     }
-    best = block_max<kThreads>(best, warps);
+    __syncthreads();
+    best = drawn.best;
   }
   if (tid == 0) write_row(args, r, largest, best, filtered, row);
 }

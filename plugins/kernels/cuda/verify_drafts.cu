@@ -3,6 +3,7 @@
 #include "kernels/cuda/verify_drafts.hpp"
 
 #include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/noise.cuh"
 #include "kernels/cuda/sample_row.cuh"
 
 namespace mortise::cuda {

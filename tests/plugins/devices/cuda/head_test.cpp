@@ -1,12 +1,14 @@
 // Head reductions and sampling against the scalar references of the CPU, bit by bit.
 // Covers: plugins/devices/checks/head
-// Covers: plugins/kernels/cuda/{head_reduce,lanes,logits,noise,sample,sample_row,sample_small,select,verify_drafts}
+// Covers: plugins/kernels/cuda/{head_reduce,lanes,logits,noise,select,verify_drafts}
+// Covers: plugins/kernels/cuda/{draw_row,sample,sample_row,sample_small}
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "device_fixture.hpp"
 #include "kernels/cpu/reference/head_reduce.hpp"
+#include "kernels/cpu/reference/noise.hpp"
 #include "kernels/cpu/reference/sample_token.hpp"
 #include "kernels/cpu/reference/verify_draft.hpp"
 #include "mortise/ext/rejection.h"
@@ -146,6 +148,19 @@ struct Batch {
     }
   }
 
+  // Makes the last row one without filters, which large vocabularies draw in one pass.
+  void without_filters(float temperature) {
+    temperatures.back() = temperature;
+    top_ks.back() = 0;
+    top_ps.back() = 1;
+    min_ps.back() = 0;
+  }
+  void without_edits() {
+    edit_counts.back() = 0;
+    allowed_index.back() = -1;
+  }
+  float* last_row() { return &logits[logits.size() - vocab]; }
+
   cpu::SampleRow row_of(std::size_t r) const {
     cpu::SampleRow row = {};
     row.logits = &logits[r * vocab];
@@ -255,13 +270,150 @@ TEST_F(CudaSample, WithoutFiltersTheBoundSparesNoTokenThatWins) {
   for (int r = 0; r < 300; ++r) {
     batch.add(rng);
     for (std::size_t i = 0; i < batch.vocab; ++i) {
-      float& x = batch.logits[static_cast<std::size_t>(r) * batch.vocab + i];
+      float& x = batch.last_row()[i];
       x = r % 3 == 0 ? 0.0f : cpu::draw(rng, Values::kNormal) * static_cast<float>(r % 40);
     }
-    batch.temperatures.back() = 1;
-    batch.top_ks.back() = 0;
-    batch.top_ps.back() = 1;
-    batch.min_ps.back() = 0;
+    batch.without_filters(1);
+  }
+  expect_reference(batch);
+}
+
+// Rows that are drawn in one pass, with logits and temperatures of all magnitudes, edits and sets of allowed tokens.
+TEST_F(CudaSample, RowsWithoutFiltersOfAnyMagnitude) {
+  std::mt19937 rng(8);
+  constexpr float kTemperatures[] = {1, 0.7f, 1.3f, 1e-3f, 1e3f, 1e-17f, 1e17f, 1e-30f, 1e30f, 3e38f, 0.999999f};
+  for (const std::size_t vocab : {6145, 8192, 8193, 20001}) {
+    SCOPED_TRACE(testing::Message() << "vocab " << vocab);
+    Batch batch;
+    batch.vocab = vocab;
+    for (std::size_t r = 0; r < 5 * std::size(kTemperatures); ++r) {
+      batch.add(rng);
+      batch.without_filters(kTemperatures[r % std::size(kTemperatures)]);
+      if (r % 2 == 0) batch.without_edits();
+      float* const row = batch.last_row();
+      const Values values = kAllValues[r / std::size(kTemperatures)];
+      for (std::size_t i = 0; i < vocab; ++i) row[i] = cpu::draw(rng, values);
+    }
+    expect_reference(batch);
+    if (HasFailure()) return;
+  }
+}
+
+// Scores that are equal, because logits are equal and so large that noise is lost, or that differ by a few bits.
+TEST_F(CudaSample, TiesAndWhatIsNoLogit) {
+  std::mt19937 rng(9);
+  for (const std::size_t vocab : {1000, 6144, 6145, 17000}) {
+    SCOPED_TRACE(testing::Message() << "vocab " << vocab);
+    Batch batch;
+    batch.vocab = vocab;
+    for (const float level : {0.0f, 1.0f, -3e5f, 1e7f, -1e8f, 3e8f, 1e9f, -1e20f, 1e38f, -3e38f}) {
+      for (int kind = 0; kind < 6; ++kind) {
+        batch.add(rng);
+        if (kind != 5) batch.without_filters(kind == 4 ? 0.7f : 1.0f);
+        batch.without_edits();
+        float* const row = batch.last_row();
+        for (std::size_t i = 0; i < vocab; ++i) {
+          row[i] = level;
+          if (kind == 1) row[i] *= 1 + static_cast<float>(rng() % 8) * 0x1p-23f;
+          if (kind == 2 && rng() % 100 != 0) row[i] = -kInfinity;
+          if (kind == 3) row[i] = rng() % 3 == 0 ? NAN : rng() % 1000 == 0 ? kInfinity : level;
+        }
+        if (kind == 2) row[vocab - 1] = level + 5;
+      }
+    }
+    for (const float only : {-kInfinity, NAN, kInfinity, -std::numeric_limits<float>::max(), 1e-40f}) {
+      batch.add(rng);
+      batch.without_filters(1.0f);
+      batch.without_edits();
+      std::fill_n(batch.last_row(), vocab, only);
+    }
+    expect_reference(batch);
+    if (HasFailure()) return;
+  }
+}
+
+// The token with the largest noise of its row has a logit with which it just wins, just loses or has an equal score.
+TEST_F(CudaSample, ATokenWinsByItsNoiseAlone) {
+  std::mt19937 rng(10);
+  for (const std::size_t vocab : {3000, 9000}) {
+    SCOPED_TRACE(testing::Message() << "vocab " << vocab);
+    Batch batch;
+    batch.vocab = vocab;
+    for (int trial = 0; trial < 8; ++trial) {
+      const uint64_t key = static_cast<uint64_t>(rng()) << 32 | rng();
+      std::vector<std::pair<float, int32_t>> noise;
+      for (std::size_t i = 0; i < vocab; ++i) {
+        const auto id = static_cast<int32_t>(i);
+        noise.emplace_back(reference::noise(key, 17, id), id);
+      }
+      std::sort(noise.rbegin(), noise.rend());
+      // The others have logit 0, or but for the second they have none; or the token is to beat the least noise.
+      const bool alone = trial % 2 == 1;
+      const auto [rival_noise, rival] = alone ? noise.back() : noise[1];
+      float logit = rival_noise - noise[0].first;
+      for (int i = 0; i < 4; ++i) logit = std::nextafter(logit, -kInfinity);
+      for (int i = 0; i < 9; ++i, logit = std::nextafter(logit, kInfinity)) {
+        batch.add(rng);
+        batch.without_filters(1);
+        batch.without_edits();
+        batch.keys.back() = key;
+        batch.positions.back() = 17;
+        float* const row = batch.last_row();
+        std::fill_n(row, vocab, alone ? -kInfinity : 0.0f);
+        row[rival] = 0;
+        row[noise[0].second] = logit;
+      }
+    }
+    expect_reference(batch);
+    if (HasFailure()) return;
+  }
+}
+
+// The largest noise of many positions, against a token that needs nearly as much to lose: close to kMostNoise, below
+// which tokens are dropped without a random word.
+TEST_F(CudaSample, VeryLargeNoiseIsNotLost) {
+  constexpr uint64_t kKey = 0x123456789abcdef;
+  constexpr std::size_t kVocab = 8200;
+  uint32_t least = ~0u;
+  int32_t token = 0;
+  int64_t position = 0;
+  for (int64_t p = 0; p < 2500; ++p) {
+    for (int32_t id = 0; id < static_cast<int32_t>(kVocab); ++id) {
+      const uint32_t counter[4] = {static_cast<uint32_t>(p), 0, static_cast<uint32_t>(id), 0};
+      uint32_t r[4];
+      reference::philox(counter, kKey, r);
+      if (r[0] < least) least = r[0], token = id, position = p;
+    }
+  }
+  ASSERT_LT(least, 4000u);  // noise above 13.8
+  int32_t rival = 0;        // with the least noise
+  const auto noise = [&](int32_t id) { return reference::noise(kKey, static_cast<uint64_t>(position), id); };
+  for (int32_t id = 0; id < static_cast<int32_t>(kVocab); ++id) rival = noise(id) < noise(rival) ? id : rival;
+  std::mt19937 rng(11);
+  Batch batch;
+  batch.vocab = kVocab;
+  for (const float more : {-0.01f, -1e-5f, 0.0f, 1e-5f, 0.01f, 1.0f}) {
+    batch.add(rng);
+    batch.without_filters(1);
+    batch.without_edits();
+    batch.keys.back() = kKey;
+    batch.positions.back() = position;
+    float* const row = batch.last_row();
+    std::fill_n(row, kVocab, -kInfinity);
+    row[rival] = 3;
+    row[token] = 3 + noise(rival) - noise(token) + more;
+  }
+  expect_reference(batch);
+}
+
+// So many rows that a block works on several slices of one.
+TEST_F(CudaSample, ManyRowsToo) {
+  std::mt19937 rng(12);
+  Batch batch;
+  batch.vocab = 17000;
+  for (int r = 0; r < 500; ++r) {
+    batch.add(rng);
+    if (r % 5 != 0) batch.without_filters(r % 2 == 0 ? 1.0f : 0.8f);
   }
   expect_reference(batch);
 }

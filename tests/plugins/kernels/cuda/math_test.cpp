@@ -4,6 +4,7 @@
 #include "gpu_fixture.hpp"
 #include "kernels/cpu/reference/noise.hpp"
 #include "kernels/cpu/reference/scalar.hpp"
+#include "kernels/cuda/noise_bound.hpp"
 #include "probe.hpp"
 
 namespace mortise::cuda {
@@ -32,13 +33,19 @@ class KernelsCudaMath : public OnGpu {
 
 TEST_F(KernelsCudaMath, FunctionsGiveTheBitsOfTheReference) {
   using Scalar = float (*)(float);
-  constexpr Scalar kReferences[] = {
-      reference::exp2,      reference::exp,
-      reference::log,       reference::log1p,
-      reference::tanh,      reference::erf,
-      reference::sigmoid,   reference::silu,
-      reference::relu,      reference::gelu,
-      reference::gelu_tanh, [](float x) { return reference::gumbel(std::bit_cast<std::uint32_t>(x)); }};
+  constexpr Scalar kReferences[] = {reference::exp2,
+                                    reference::exp,
+                                    reference::log,
+                                    reference::log1p,
+                                    reference::tanh,
+                                    reference::erf,
+                                    reference::sigmoid,
+                                    reference::silu,
+                                    reference::relu,
+                                    reference::gelu,
+                                    reference::gelu_tanh,
+                                    [](float x) { return reference::gumbel(std::bit_cast<std::uint32_t>(x)); },
+                                    [](float x) { return noise_at_most(std::bit_cast<std::uint32_t>(x)); }};
   static_assert(std::size(kReferences) == static_cast<std::size_t>(Function::kCount));
   const std::vector<float> x = inputs();
   const GpuArray<float> xs(x), ys(x.size());
@@ -54,6 +61,12 @@ TEST_F(KernelsCudaMath, FunctionsGiveTheBitsOfTheReference) {
       ++wrong;
     }
   }
+}
+
+TEST_F(KernelsCudaMath, TheNoiseOfEveryRandomWordIsWithinItsBounds) {
+  const GpuArray<unsigned long long> wrong(std::vector<unsigned long long>(1));
+  ASSERT_EQ(launch_count_wrong_bounds(wrong.data()), cudaSuccess);
+  EXPECT_EQ(wrong.get()[0], 0u);
 }
 
 // If this fails, nothing else can hold. Pairs whose results lie around the smallest normal number are half of it.

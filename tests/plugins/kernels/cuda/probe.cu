@@ -2,6 +2,7 @@
 
 #include "kernels/cuda/bf16.cuh"
 #include "kernels/cuda/noise.cuh"
+#include "kernels/cuda/noise_bound.hpp"
 
 namespace mortise::cuda {
 namespace {
@@ -32,6 +33,8 @@ __device__ float apply(Function function, float x) {
       return gelu_tanh(x);
     case Function::kGumbel:
       return gumbel(__float_as_uint(x));
+    case Function::kNoiseAtMost:
+      return noise_at_most(__float_as_uint(x));
     case Function::kCount:
       break;
   }
@@ -67,6 +70,16 @@ __global__ void operation_kernel(Operation operation, const float* a, const floa
   if (i < n) y[i] = canonical_nan(apply(operation, a[i], b[i], c[i]));
 }
 
+__global__ void wrong_bounds_kernel(unsigned long long* wrong) {
+  unsigned long long own = 0;
+  const std::uint64_t step = std::uint64_t{gridDim.x} * blockDim.x;
+  for (std::uint64_t r = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x; r < std::uint64_t{1} << 32; r += step) {
+    const float noise = gumbel(static_cast<std::uint32_t>(r));
+    if (!(noise <= noise_at_most(static_cast<std::uint32_t>(r)) && noise <= kMostNoise)) ++own;
+  }
+  if (own != 0) atomicAdd(wrong, own);
+}
+
 unsigned blocks(std::size_t n) {
   return static_cast<unsigned>((n + 255) / 256);
 }
@@ -81,6 +94,11 @@ cudaError_t launch_probe(Function function, const float* x, float* y, std::size_
 cudaError_t launch_operation(Operation operation, const float* a, const float* b, const float* c, float* y,
                              std::size_t n) {
   operation_kernel<<<blocks(n), 256>>>(operation, a, b, c, y, n);
+  return cudaGetLastError();
+}
+
+cudaError_t launch_count_wrong_bounds(unsigned long long* wrong) {
+  wrong_bounds_kernel<<<2048, 256>>>(wrong);
   return cudaGetLastError();
 }
 

@@ -21,15 +21,19 @@ enum class Function {
   kGelu,
   kGeluTanh,
   kGumbel,
+  kNoiseAtMost,
   kCount
 };
 
-// y[i] = f(x[i]), device memory. kGumbel takes the bits of x as the random word.
+// y[i] = f(x[i]), device memory. kGumbel and kNoiseAtMost take the bits of x as the random word.
 cudaError_t launch_probe(Function function, const float* x, float* y, std::size_t n);
 
 // One operation of the arithmetic that everything is made of: y[i] = a[i] op b[i] (c[i]).
 enum class Operation { kAdd, kMultiply, kFma, kDivide, kSquareRoot, kCount };
 cudaError_t launch_operation(Operation operation, const float* a, const float* b, const float* c, float* y,
                              std::size_t n);
+
+// *wrong (device memory, 0 before) = of all 2^32 random words, how many have noise above noise_at_most or kMostNoise.
+cudaError_t launch_count_wrong_bounds(unsigned long long* wrong);
 
 }  // namespace mortise::cuda
