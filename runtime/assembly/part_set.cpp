@@ -11,9 +11,9 @@
 #include "assembly/memory_check.hpp"
 #include "engine/verified_swap.hpp"
 #include "error.hpp"
+#include "execution/rank_group.hpp"
 #include "execution/score_pass.hpp"
 #include "mortise/ext/checkpoint.h"
-#include "mortise/ext/collective.h"
 
 namespace mortise {
 namespace {
@@ -46,14 +46,6 @@ void resize_all(const Stacks& stacks, const mortise_activate_args& now, const mo
       throw;
     }
   }
-}
-
-// Returns how many ranks the options of a device ask for.
-std::int32_t num_ranks(const PartInstance& device) {
-  const auto* table = static_cast<const mortise_collective_table*>(device.get_ext(MORTISE_EXT_COLLECTIVE));
-  if (table == nullptr) return 1;
-  const auto part = device.active_part<mortise_device, mortise_device_table>();
-  return std::max(1, part.value_of("num_ranks", 1, [&] { return table->num_ranks(part.self); }));
 }
 
 const ExecutionLimits& execution_limits(const EngineLimits& limits) {
@@ -175,7 +167,8 @@ void PartSet::open_devices() {
     return std::make_shared<PartInstance>(*choice.component, choice.options, context);
   };
   devices_ = {open(0, 1)};
-  if (const std::int32_t world = num_ranks(*devices_.front()); world > 1) {
+  const std::int32_t world = num_ranks_of(devices_.front()->active_part<mortise_device, mortise_device_table>());
+  if (world > 1) {
     devices_.clear();
     for (std::int32_t rank = 0; rank < world; ++rank) devices_.push_back(open(rank, world));
   }

@@ -15,6 +15,12 @@
 namespace mortise {
 namespace {
 
+// Null if the device has no collective extension.
+const mortise_collective_table* table_of(const DevicePart& device) {
+  return static_cast<const mortise_collective_table*>(device.value<&mortise_device_table::get_ext>(
+      "get_ext", static_cast<const void*>(nullptr), MORTISE_EXT_COLLECTIVE));
+}
+
 // Whether the error only says that another rank has failed.
 bool is_consequence(const std::exception_ptr& error) {
   try {
@@ -27,6 +33,12 @@ bool is_consequence(const std::exception_ptr& error) {
 }
 
 }  // namespace
+
+std::int32_t num_ranks_of(const DevicePart& device) {
+  const mortise_collective_table* const table = table_of(device);
+  if (table == nullptr) return 1;
+  return std::max(1, device.value_of("num_ranks", 1, [&] { return table->num_ranks(device.self); }));
+}
 
 // One run of all ranks. Shared with the threads, because a rank that hangs outlives the run and the group.
 struct RankGroup::Job {
@@ -57,8 +69,7 @@ RankGroup::RankGroup(std::vector<DevicePart> devices, std::chrono::milliseconds 
     : devices_(std::move(devices)), patience_(patience) {
   if (world() == 1) return;
   const DevicePart& first = devices_.front();
-  table_ = static_cast<const mortise_collective_table*>(first.value<&mortise_device_table::get_ext>(
-      "get_ext", static_cast<const void*>(nullptr), MORTISE_EXT_COLLECTIVE));
+  table_ = table_of(first);
   if (table_ == nullptr) fail("{}: cannot exchange rows between {} devices", first.name, world());
   connect();
   try {

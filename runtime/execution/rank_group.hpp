@@ -14,6 +14,9 @@
 
 namespace mortise {
 
+// Returns how many ranks the options of a device ask for, at least 1.
+std::int32_t num_ranks_of(const DevicePart& device);
+
 // Used by the thread that runs steps. Invariant: between two calls of run() no rank's thread does anything, unless
 // a rank has hung; such a thread is never used again, and what it uses is kept.
 class RankGroup {

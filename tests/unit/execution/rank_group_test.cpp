@@ -46,6 +46,7 @@ PartError error_of(mortise_status status, const char* text) {
 TEST_F(RankGroupTest, OneRankHasNeitherThreadNorCommunicator) {
   RankGroup ranks(devices(1));
   EXPECT_EQ(ranks.world(), 1);
+  EXPECT_EQ(num_ranks_of(devices(1).front()), 1);
   EXPECT_EQ(ranks.communicator(0), nullptr);
   EXPECT_EQ(ranks.table(), nullptr);
   std::thread::id thread;
