@@ -66,7 +66,7 @@ Setting parse_setting(const std::string& text) {
   }
   const std::string value = text.substr(equals + 1);
   setting.value = Json::parse(value, nullptr, /*allow_exceptions=*/false);
-  if (setting.value.is_discarded() || setting.value.is_structured()) setting.value = value;
+  if (setting.value.is_discarded() || setting.value.is_object()) setting.value = value;
   return setting;
 }
 

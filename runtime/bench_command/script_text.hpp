@@ -10,7 +10,8 @@
 namespace mortise::bench {
 
 // A setting such as "device.threads=1": an option of a part (device, model, attention, scheduler, proposer) or of
-// kv_cache. The value is JSON, or otherwise text: `model.weights=int8`, `kv_cache.memory=1GiB`.
+// kv_cache. The value is JSON but no object, such as `device.devices=[0,1]`, or otherwise text: `model.weights=int8`,
+// `kv_cache.memory=1GiB`.
 struct Setting {
   std::string part, option;
   nlohmann::json value;

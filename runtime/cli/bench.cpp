@@ -124,8 +124,9 @@ void add_bench_command(CLI::App& app) {
   command->add_option("--draft-shape", bench.draft_shape,
                       "speculation: the oracle drafts at the cost of random weights of this shape");
   command
-      ->add_option("--set", bench.settings,
-                   "set an option of a part, such as device.threads=1 or kv_cache.memory=1GiB; repeatable")
+      ->add_option(
+          "--set", bench.settings,
+          "set an option of a part, such as device.threads=1, kv_cache.memory=1GiB or device.devices=[0,1]; repeatable")
       ->allow_extra_args(false);
   command
       ->add_option("--against", bench.against,

@@ -47,14 +47,16 @@ TEST_F(BenchScriptText, AScriptOfAPipelineMakesThatPipeline) {
 }
 
 TEST_F(BenchScriptText, SettingsChangeOptionsAndTheirTypes) {
-  const PipelineScript script = load(changed(
-      toys(), {"scheduler.max_num_seqs=3", "scheduler.policy=shortest", "attention.block_size=32",
-               "kv_cache.memory=2MiB", "kv_cache.prefix_cache=false", "scheduler.weight=0.25", "model.path=/a=b.c"}));
+  const PipelineScript script =
+      load(changed(toys(), {"scheduler.max_num_seqs=3", "scheduler.policy=shortest", "attention.block_size=32",
+                            "kv_cache.memory=2MiB", "kv_cache.prefix_cache=false", "scheduler.weight=0.25",
+                            "model.path=/a=b.c", "scheduler.classes=[\"c\", \"d\"]"}));
   const PipelineDescription& pipeline = script.pipelines().front();
   EXPECT_EQ(pipeline.max_num_seqs, 3);
   EXPECT_EQ(pipeline.block_size, 32);
   EXPECT_EQ(pipeline.scheduler.choices.front().options.at("policy"), "shortest");
   EXPECT_EQ(pipeline.scheduler.choices.front().options.at("weight"), 0.25);
+  EXPECT_EQ(pipeline.scheduler.choices.front().options.at("classes"), (nlohmann::json{"c", "d"}));
   EXPECT_EQ(pipeline.model.choices.front().options.at("path"), "/a=b.c");
   EXPECT_EQ(pipeline.kv_cache.memory_bytes, 2u << 20);
   EXPECT_FALSE(pipeline.kv_cache.prefix_cache);
