@@ -97,13 +97,18 @@ Side open_side(const BenchOptions& options, const SubjectChoice& choice, TraceFi
 }
 
 ReportLimits summary(const std::vector<Limits>& samples, const LimitProbes& probes) {
-  std::vector<double> reads, operations;
+  std::vector<double> reads, operations, latencies, links;
   for (const Limits& sample : samples) {
     reads.push_back(sample.read_bytes_per_s);
     if (sample.operations_per_s) operations.push_back(*sample.operations_per_s);
+    if (!sample.links) continue;
+    latencies.push_back(sample.links->latency_s);
+    links.push_back(sample.links->bytes_per_s);
   }
-  ReportLimits out{{median(reads), std::nullopt}, probes.movement(), probes.working_set_bytes(), probes.unit()};
+  ReportLimits out{
+      {median(reads), std::nullopt}, probes.movement(), probes.working_set_bytes(), probes.unit(), probes.num_ranks()};
   if (!operations.empty()) out.limits.operations_per_s = median(operations);
+  if (!links.empty()) out.limits.links = LinkLimits{median(latencies), median(links)};
   return out;
 }
 
@@ -113,7 +118,9 @@ void measure_limits_of(const BenchOptions& options, Report& report) {
   if (!options.script.empty()) {
     const PipelineScript script = load_subject_script(first_choice(options));
     if (const auto device = ProbedDevice::open(script.pipelines().front())) {
-      report.subject = "the device of " + options.script;
+      const std::int32_t ranks = device->num_ranks();
+      const std::string which = ranks == 1 ? "the device" : fmt::format("the first of {} devices", ranks);
+      report.subject = which + " of " + options.script;
       report.device = device_text(device->info());
       report.figures = measure_limits(report.repeats, *device);
       return;

@@ -14,6 +14,16 @@ double attention_operations(const ModelCost& cost, double visible) {
 Work& Work::operator+=(const Work& other) {
   bytes += other.bytes;
   operations += other.operations;
+  rows += other.rows;
+  logits += other.logits;
+  return *this;
+}
+
+Work& Work::operator*=(double factor) {
+  bytes *= factor;
+  operations *= factor;
+  rows *= factor;
+  logits *= factor;
   return *this;
 }
 
@@ -30,15 +40,20 @@ Work decode_step(const ModelCost& cost, std::span<const std::int64_t> contexts) 
   for (const std::int64_t context : contexts) visible += visible_positions(cost, context);
   const auto rows = static_cast<double>(contexts.size());
   return {.bytes = cost.weight_bytes + cost.kv_bytes * visible,
-          .operations = 2 * rows * (cost.body_elements + cost.head_elements) + attention_operations(cost, visible)};
+          .operations = 2 * rows * (cost.body_elements + cost.head_elements) + attention_operations(cost, visible),
+          .rows = rows,
+          .logits = rows};
 }
 
 Work prefill_rows(const ModelCost& cost, std::int64_t begin, std::int64_t end, std::int64_t num_logits) {
   double visible = 0;
   for (std::int64_t position = begin; position < end; ++position) visible += visible_positions(cost, position + 1);
+  const auto rows = static_cast<double>(end - begin), logits = static_cast<double>(num_logits);
   return {.bytes = 0,
-          .operations = 2 * cost.body_elements * static_cast<double>(end - begin) +
-                        2 * cost.head_elements * static_cast<double>(num_logits) + attention_operations(cost, visible)};
+          .operations =
+              2 * cost.body_elements * rows + 2 * cost.head_elements * logits + attention_operations(cost, visible),
+          .rows = rows,
+          .logits = logits};
 }
 
 std::optional<double> floor_seconds(const Work& work, const Limits& limits) {
@@ -48,13 +63,32 @@ std::optional<double> floor_seconds(const Work& work, const Limits& limits) {
   return read;
 }
 
+double link_seconds(const ModelCost& cost, const Work& work, const Limits& limits) {
+  if (!limits.links) return 0;
+  const auto exchange = [&](double bytes) {
+    return std::max(limits.links->latency_s, bytes / limits.links->bytes_per_s);
+  };
+  double seconds = 0;
+  if (work.rows > 0) {
+    for (const Exchanges& e : cost.exchanges) seconds += e.count * exchange(e.row_bytes * work.rows);
+  }
+  if (work.logits > 0) seconds += exchange(cost.head_exchange_bytes * work.logits);
+  return seconds;
+}
+
+std::optional<double> floor_seconds(const ModelCost& cost, const Work& work, const Limits& limits) {
+  const std::optional<double> seconds = floor_seconds(work, limits);
+  if (!seconds) return std::nullopt;
+  return *seconds + link_seconds(cost, work, limits);
+}
+
 double decode_floor_seconds(const ModelCost& cost, std::int64_t batch, std::int64_t prompt, std::int64_t output,
                             const Limits& limits) {
   double seconds = 0;
   // The first token comes from the prompt; step i after it sees i more positions.
   for (std::int64_t i = 1; i < output; ++i) {
     const std::vector<std::int64_t> contexts(static_cast<std::size_t>(batch), prompt + i);
-    seconds += *floor_seconds(decode_step(cost, contexts), limits);
+    seconds += *floor_seconds(cost, decode_step(cost, contexts), limits);
   }
   return seconds;
 }
@@ -63,7 +97,7 @@ std::optional<double> batch_floor_seconds(const ModelCost& cost, std::span<const
                                           std::int64_t max_num_seqs, const Limits& limits) {
   Work prompts;
   for (const SequenceShape& s : sequences) prompts += prefill_rows(cost, s.cached, s.prompt, 1);
-  std::optional<double> seconds = floor_seconds(prompts, limits);
+  std::optional<double> seconds = floor_seconds(cost, prompts, limits);
   if (!seconds) return std::nullopt;
 
   std::vector<SequenceShape> order(sequences.begin(), sequences.end());
@@ -81,7 +115,7 @@ std::optional<double> batch_floor_seconds(const ModelCost& cost, std::span<const
       }
       Work step = decode_step(cost, contexts);
       step.bytes -= cost.kv_bytes * shared;
-      *seconds += *floor_seconds(step, limits);
+      *seconds += *floor_seconds(cost, step, limits);
     }
   }
   return seconds;

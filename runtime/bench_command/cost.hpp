@@ -9,13 +9,29 @@
 
 namespace mortise::bench {
 
-// Limits measured in the same run as the figures that are compared with them.
+// An exchange of columns between all ranks (mortise/ext/collective.h).
+struct LinkLimits {
+  double latency_s = 0;    // of an exchange of one row
+  double bytes_per_s = 0;  // that a rank receives in an exchange of many rows
+};
+
+// Limits measured in the same run as the figures that are compared with them. Of several ranks: those of the slowest.
 struct Limits {
   double read_bytes_per_s = 0;             // of memory, or of the cache that holds the model
   std::optional<double> operations_per_s;  // a multiply-add is two; nullopt: not measured for this arithmetic
+  std::optional<LinkLimits> links = {};    // nullopt: one rank, or they do not count
 };
 
-// The sizes from which the cost of a model's step follows.
+// Exchanges of rows of the same length in each step.
+struct Exchanges {
+  double count = 0;
+  double row_bytes = 0;  // that a rank receives for each row
+
+  bool operator==(const Exchanges&) const = default;
+};
+
+// The sizes from which the cost of a model's step follows. Of several ranks: those of the rank with the largest share,
+// because the others wait for it.
 struct ModelCost {
   double body_elements = 0;           // matrices that every row is multiplied by
   double head_elements = 0;           // product with the vocabulary, for rows that want logits
@@ -23,13 +39,17 @@ struct ModelCost {
   double kv_bytes = 0;                // of one position in one layer
   double attention_width = 0;         // num_heads * head_dim
   std::vector<std::int32_t> windows;  // [num_layers] the most positions that a row sees; 0: all
+  std::vector<Exchanges> exchanges;   // of embedding and layers; empty: one rank
+  double head_exchange_bytes = 0;     // of the exchange after the head: that a rank receives for a row with logits
 };
 
 struct Work {
   double bytes = 0;
   double operations = 0;
+  double rows = 0, logits = 0;  // rows of the layers and of the head, which ranks exchange
 
   Work& operator+=(const Work& other);
+  Work& operator*=(double factor);
 };
 
 // Returns the positions that a row sees, summed over the layers, if `context` positions are known, including its own.
@@ -43,8 +63,17 @@ Work decode_step(const ModelCost& cost, std::span<const std::int64_t> contexts);
 Work prefill_rows(const ModelCost& cost, std::int64_t begin, std::int64_t end, std::int64_t num_logits);
 
 // Returns the larger of two times: bytes at the bandwidth, and operations at the peak. Without a measured peak: the
-// time of the bytes, or nullopt if there are none.
+// time of the bytes, or nullopt if there are none. Leaves out the links.
 std::optional<double> floor_seconds(const Work& work, const Limits& limits);
+
+// Returns the least time of the exchanges of a step with the work's rows, each the larger of the latency and its bytes
+// at the bandwidth. Rows of several steps count as one step, because so many rows take longer than the latency. 0
+// without links.
+double link_seconds(const ModelCost& cost, const Work& work, const Limits& limits);
+
+// Returns floor_seconds() and link_seconds() together: nothing can run beside an exchange, because the next operation
+// needs all columns.
+std::optional<double> floor_seconds(const ModelCost& cost, const Work& work, const Limits& limits);
 
 // Returns the least time in which `batch` sequences that have their first token after `prompt` tokens decode together
 // to `output` tokens.

@@ -6,6 +6,7 @@
 
 #include "bench_command/random_model.hpp"
 #include "error.hpp"
+#include "execution/rank_group.hpp"
 
 namespace mortise::bench {
 namespace {
@@ -51,6 +52,10 @@ mortise_device_info ProbedDevice::info() const {
   info.struct_size = sizeof info;
   table_.describe(self_, &info);
   return info;
+}
+
+std::int32_t ProbedDevice::num_ranks() const {
+  return num_ranks_of(instance_.active_part<mortise_device, mortise_device_table>());
 }
 
 ProbedDevice::Memory ProbedDevice::allocate(std::uint64_t bytes) {
@@ -185,8 +190,8 @@ DeviceStepProbes::DeviceStepProbes(std::unique_ptr<ProbedDevice> device, const P
 // limit.
 Limits DeviceStepProbes::sample() {
   Limits limits;
-  limits.read_bytes_per_s = num_ranks_ * std::max(product_.row_bytes_per_s(), product_.copy_bytes_per_s());
-  if (with_products_) limits.operations_per_s = num_ranks_ * product_.operations_per_s();
+  limits.read_bytes_per_s = std::max(product_.row_bytes_per_s(), product_.copy_bytes_per_s());
+  if (with_products_) limits.operations_per_s = product_.operations_per_s();
   return limits;
 }
 

@@ -4,8 +4,6 @@
 // thread.
 #pragma once
 
-#include <fmt/format.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -35,6 +33,7 @@ class ProbedDevice {
   ProbedDevice& operator=(const ProbedDevice&) = delete;
 
   mortise_device_info info() const;
+  std::int32_t num_ranks() const;             // of the pipeline
   Memory allocate(std::uint64_t bytes);       // device memory
   Memory host_allocate(std::uint64_t bytes);  // page-locked
   void copy(void* to, const void* from, std::uint64_t bytes);
@@ -101,8 +100,9 @@ class UploadProbe {
   ProbedDevice::Memory from_, to_;
 };
 
-// The limits of steps. Created before the pipeline, whose KV cache may take all memory that is left. Used by one
-// thread. Invariant: device_ outlives product_, which borrows it.
+// The limits of steps. Several ranks are GPUs of one kind, of which the first is measured. Created before the pipeline,
+// whose KV cache may take all memory that is left. Used by one thread. Invariant: device_ outlives product_, which
+// borrows it.
 class DeviceStepProbes : public LimitProbes {
  public:
   DeviceStepProbes(std::unique_ptr<ProbedDevice> device, const ProductSizes& sizes);
@@ -110,12 +110,8 @@ class DeviceStepProbes : public LimitProbes {
   // Call it for models that compute in another type than bf16: their floors only count reading.
   void leave_out_products() { with_products_ = false; }
 
-  // Call it for a pipeline of several ranks, which are GPUs of one kind: what one can do counts for each. The links
-  // between them are left out, so their floors are lower than what could be reached.
-  void count_ranks(std::int32_t num_ranks) { num_ranks_ = num_ranks; }
-
   Limits sample() override;
-  std::string movement() const override { return num_ranks_ == 1 ? "read" : fmt::format("{} GPUs read", num_ranks_); }
+  std::string movement() const override { return "read"; }
   std::size_t working_set_bytes() const override { return product_.weight_bytes(); }
   std::optional<std::string> unit() const override;
 
@@ -123,11 +119,10 @@ class DeviceStepProbes : public LimitProbes {
   std::unique_ptr<ProbedDevice> device_;
   ProductProbe product_;
   bool with_products_ = true;
-  std::int32_t num_ranks_ = 1;
 };
 
-// The limits of a start, in which the weights come from the host's memory. Used by one thread. Invariant: device_
-// outlives upload_, which borrows it.
+// The limits of a start, in which the weights come from the host's memory: to each of several ranks at once. Used by
+// one thread. Invariant: device_ outlives upload_, which borrows it.
 class UploadProbes : public LimitProbes {
  public:
   explicit UploadProbes(std::unique_ptr<ProbedDevice> device) : device_(std::move(device)), upload_(*device_) {}
@@ -136,6 +131,7 @@ class UploadProbes : public LimitProbes {
   std::string movement() const override { return "upload"; }
   std::size_t working_set_bytes() const override { return UploadProbe::bytes(); }
   std::optional<std::string> unit() const override { return std::nullopt; }
+  std::int32_t num_ranks() const override { return device_->num_ranks(); }
 
  private:
   std::unique_ptr<ProbedDevice> device_;

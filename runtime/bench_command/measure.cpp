@@ -5,6 +5,13 @@
 namespace mortise::bench {
 namespace {
 
+// Returns the share of the links in the time of a floor.
+double links_share(const Case& measured, double floor, Limits limits) {
+  limits.links.reset();
+  const double without = *measured.floor(limits);
+  return 1 - (measured.higher_is_better ? floor / without : without / floor);
+}
+
 // The samples of one case.
 struct Series {
   explicit Series(const Case& measured) : measured(measured) {
@@ -21,6 +28,7 @@ struct Series {
     if (!floor) return;
     floors.push_back(*floor);
     ratios.push_back(figure.higher_is_better ? outcome.value / *floor : *floor / outcome.value);
+    if (limits->links) links.push_back(links_share(measured, *floor, *limits));
   }
 
   Figure finish() {
@@ -29,12 +37,13 @@ struct Series {
       figure.floor = median(floors);
       figure.ratio = median(ratios);
     }
+    if (!links.empty()) figure.links = median(links);
     return figure;
   }
 
   const Case& measured;
   Figure figure;
-  std::vector<double> floors, ratios;
+  std::vector<double> floors, ratios, links;
 };
 
 // Returns the cost of each value: a time as it is, a rate as the time for one.

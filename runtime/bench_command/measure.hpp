@@ -53,6 +53,7 @@ struct Figure {
   double value = 0;             // median of the samples
   std::optional<double> floor;  // median floor at the same moments
   std::optional<double> ratio;  // median ratio of each sample to its own floor; 1 is the best
+  std::optional<double> links;  // median share of the links in the floor's time; nullopt: one rank
   std::optional<Bound> bound;   // of the value of a relation
   std::string note;             // of the last sample that had a note
 };

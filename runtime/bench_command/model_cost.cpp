@@ -1,8 +1,12 @@
 #include "bench_command/model_cost.hpp"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+
+#include "json/bounded_json.hpp"
+#include "mortise/plugin.hpp"
 
 namespace mortise::bench {
 namespace {
@@ -88,10 +92,65 @@ class Reader {
   const mortise_model_dims& dims_;
 };
 
+// The parts of matrices that a rank has.
+class RankShares {
+ public:
+  RankShares(const mortise_model_dims& dims, std::int32_t num_ranks) : dims_(dims), num_ranks_(num_ranks) {}
+
+  double of_body(const std::string& tensor, const Matrix& matrix) const {
+    if (num_ranks_ == 1) return 1;
+    // With fewer KV heads than ranks, several ranks have the same one.
+    if (tensor.find(".k_proj.") != tensor.npos || tensor.find(".v_proj.") != tensor.npos) {
+      return static_cast<double>(dims_.num_kv_heads) * dims_.head_dim / static_cast<double>(matrix.rows);
+    }
+    return 1.0 / num_ranks_;
+  }
+
+  // Returns the largest share: models cut the vocabulary in steps of 64 tokens.
+  double of_head() const {
+    constexpr std::int64_t kStep = 64;
+    const std::int64_t steps = (dims_.vocab_size + kStep - 1) / kStep;
+    const auto bound = [&](std::int64_t rank) {
+      return std::min<std::int64_t>(dims_.vocab_size, steps * rank / num_ranks_ * kStep);
+    };
+    std::int64_t most = 0;
+    for (std::int64_t rank = 0; rank < num_ranks_; ++rank) most = std::max(most, bound(rank + 1) - bound(rank));
+    return static_cast<double>(most) / dims_.vocab_size;
+  }
+
+ private:
+  const mortise_model_dims& dims_;
+  const std::int32_t num_ranks_;
+};
+
+// Returns the columns between the two products of an MLP. GPT-2 has four times the hidden size if its configuration
+// says nothing.
+double intermediate_size(const ModelConfig& config, const mortise_model_dims& dims) {
+  const nlohmann::json json = parse_json(config.json);
+  for (const char* key : {"intermediate_size", "ffn_dim", "n_inner"}) {
+    if (const auto size = json.find(key); size != json.end() && size->is_number()) return size->get<double>();
+  }
+  return 4.0 * dims.hidden_size;
+}
+
+// Adds the exchanges of a forward pass: after the embedding; after attention, o, the gated product and down of each
+// layer; after the head. A rank receives all columns but its own.
+void add_exchanges(const ModelConfig& config, const mortise_model_dims& dims, std::int32_t num_ranks, ModelCost& cost) {
+  const double received = (num_ranks - 1.0) / num_ranks;
+  const double column = received * dtype_bytes(dims.dtype), layers = dims.num_layers;
+  const double all_heads = static_cast<double>(dims.num_heads) * dims.head_dim * num_ranks;
+  cost.exchanges = {{1 + 2 * layers, column * dims.hidden_size},
+                    {layers, column * all_heads},
+                    {layers, column * intermediate_size(config, dims)}};
+  cost.head_exchange_bytes = received * sizeof(float) * dims.vocab_size;
+}
+
 }  // namespace
 
-ModelCost model_cost(const Checkpoint& checkpoint, const mortise_model_dims& dims, double kv_bytes) {
+ModelCost model_cost(const Checkpoint& checkpoint, const mortise_model_dims& dims, double kv_bytes,
+                     std::int32_t num_ranks) {
   const Reader reader(checkpoint, dims);
+  const RankShares shares(dims, num_ranks);
   ModelCost cost;
   Matrix head = reader.tied_head();
   const bool has_head = checkpoint.find(kHead) != nullptr;
@@ -108,17 +167,19 @@ ModelCost model_cost(const Checkpoint& checkpoint, const mortise_model_dims& dim
       head = *matrix;
       continue;
     }
-    cost.body_elements += matrix->elements();
-    cost.weight_bytes += matrix->bytes();
+    const double share = shares.of_body(name, *matrix);
+    cost.body_elements += share * matrix->elements();
+    cost.weight_bytes += share * matrix->bytes();
   }
-  cost.head_elements = head.elements();
-  cost.weight_bytes += head.bytes();
+  cost.head_elements = shares.of_head() * head.elements();
+  cost.weight_bytes += shares.of_head() * head.bytes();
   cost.kv_bytes = kv_bytes;
   cost.attention_width = static_cast<double>(dims.num_heads) * dims.head_dim;
   cost.windows.assign(static_cast<std::size_t>(dims.num_layers), 0);
   if (dims.sliding_windows != nullptr) {
     std::copy_n(dims.sliding_windows, cost.windows.size(), cost.windows.begin());
   }
+  if (num_ranks > 1) add_exchanges(checkpoint.config(), dims, num_ranks, cost);
   return cost;
 }
 

@@ -66,10 +66,10 @@ Case prefill_case(Subject& subject, std::int64_t batch, std::int64_t prompt, boo
   };
   out.floor = [&subject, batch, prompt, score](const Limits& limits) -> std::optional<double> {
     Work work = prefill_rows(subject.cost(), 0, prompt, score ? prompt : 1);
-    work.operations *= static_cast<double>(batch);
+    work *= static_cast<double>(batch);
     if (!limits.operations_per_s) return std::nullopt;
     work.bytes = subject.cost().weight_bytes;
-    return rate(batch * prompt, floor_seconds(work, limits));
+    return rate(batch * prompt, floor_seconds(subject.cost(), work, limits));
   };
   return out;
 }

@@ -8,6 +8,7 @@
 #include "bench_command/subject.hpp"
 #include "error.hpp"
 #include "execution/model_stack.hpp"
+#include "execution/rank_group.hpp"
 #include "loader/catalog.hpp"
 #include "mortise/ext/kv_reads.h"
 
@@ -26,6 +27,12 @@ std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
 PartInstance open_device(const PipelineDescription& description) {
   const PartChoice& choice = description.device.select(description.query());
   PartInstance instance(*choice.component, choice.options, CreateContext{});
+  if (const auto world = num_ranks_of(instance.active_part<mortise_device, mortise_device_table>()); world > 1) {
+    fail(
+        "bench attention: measures one device with all heads, but the pipeline has {} ranks; leave `devices` or "
+        "`shards` out",
+        world);
+  }
   instance.activate();
   return instance;
 }

@@ -153,14 +153,19 @@ double unit_operations_per_s(Unit unit, std::size_t num_threads) {
   return operations / seconds;
 }
 
-ProcessorProbes::ProcessorProbes(std::size_t working_set_bytes, std::size_t num_threads, std::optional<Unit> unit)
-    : read_(working_set_bytes, num_threads), num_threads_(num_threads), unit_(unit) {}
+ProcessorProbes::ProcessorProbes(std::size_t working_set_bytes, std::size_t num_threads, std::optional<Unit> unit,
+                                 double share)
+    : share_(share), read_(working_set_bytes, num_threads), num_threads_(num_threads), unit_(unit) {}
 
 Limits ProcessorProbes::sample() {
   Limits limits;
-  limits.read_bytes_per_s = read_.bytes_per_s();
-  if (unit_) limits.operations_per_s = unit_operations_per_s(*unit_, num_threads_);
+  limits.read_bytes_per_s = share_ * read_.bytes_per_s();
+  if (unit_) limits.operations_per_s = share_ * unit_operations_per_s(*unit_, num_threads_);
   return limits;
+}
+
+std::size_t ProcessorProbes::working_set_bytes() const {
+  return static_cast<std::size_t>(share_ * static_cast<double>(read_.bytes()));
 }
 
 std::optional<std::string> ProcessorProbes::unit() const {

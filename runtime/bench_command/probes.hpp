@@ -24,6 +24,8 @@ class LimitProbes {
   virtual std::string movement() const = 0;
   virtual std::size_t working_set_bytes() const = 0;
   virtual std::optional<std::string> unit() const = 0;
+  // Returns for how many ranks a sample holds: the limits are those of one, and of the links between them.
+  virtual std::int32_t num_ranks() const { return 1; }
 };
 
 // Returns how often `body` must run to take about as long as a sample should.
@@ -59,18 +61,21 @@ class ReadProbe {
 
 double unit_operations_per_s(Unit unit, std::size_t num_threads);
 
-// The limits of this machine's processors, for the bytes that steps read, the number of threads and the unit. Used by
-// one thread. Invariant: all samples read the same memory.
+// The limits of this machine's processors, for the bytes that steps read, the number of threads and the unit. `share`:
+// the part of them that a rank has, which works beside the others. Used by one thread. Invariant: all samples read the
+// same memory.
 class ProcessorProbes : public LimitProbes {
  public:
-  ProcessorProbes(std::size_t working_set_bytes, std::size_t num_threads, std::optional<Unit> unit);
+  // The bytes and threads are those of all ranks together.
+  ProcessorProbes(std::size_t working_set_bytes, std::size_t num_threads, std::optional<Unit> unit, double share = 1);
 
   Limits sample() override;
   std::string movement() const override { return "read"; }
-  std::size_t working_set_bytes() const override { return read_.bytes(); }
+  std::size_t working_set_bytes() const override;
   std::optional<std::string> unit() const override;
 
  private:
+  const double share_;
   ReadProbe read_;
   std::size_t num_threads_;
   std::optional<Unit> unit_;

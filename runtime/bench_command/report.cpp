@@ -49,13 +49,30 @@ std::string spread(const Figure& figure) {
   return fmt::format("{} to {}", number(*low), number(*high));
 }
 
+std::string links_line(const LinkLimits& links) {
+  return fmt::format("links of the ranks: {:.1f} us for an exchange of one row, {:.1f} GB/s for many\n",
+                     links.latency_s * 1e6, links.bytes_per_s * 1e-9);
+}
+
 std::string limits_line(const ReportLimits& limits) {
-  std::string line = fmt::format("limits of this run: {} {:.1f} GB/s ({} MiB, repeatedly)", limits.movement,
+  const std::string whose = limits.num_ranks == 1 ? "" : fmt::format(", each of {} ranks", limits.num_ranks);
+  std::string line = fmt::format("limits of this run{}: {} {:.1f} GB/s ({} MiB, repeatedly)", whose, limits.movement,
                                  limits.limits.read_bytes_per_s * 1e-9, limits.working_set_bytes >> 20);
   if (limits.unit && limits.limits.operations_per_s) {
     line += fmt::format(", {} {:.3f} T/s", *limits.unit, *limits.limits.operations_per_s * 1e-12);
   }
-  return line + "\n";
+  return line + "\n" + (limits.limits.links ? links_line(*limits.limits.links) : "");
+}
+
+// The share of the links stands beside the floor, in whole percent.
+std::string floor_text(const Figure& figure) {
+  const std::string floor = number(figure.floor);
+  return figure.links ? fmt::format("{} (links {:.0f} %)", floor, 100 * *figure.links) : floor;
+}
+
+OrderedJson links_json(const std::optional<LinkLimits>& links) {
+  if (!links) return nullptr;
+  return {{"latency_s", links->latency_s}, {"bytes_per_s", links->bytes_per_s}};
 }
 
 OrderedJson optional_number(const std::optional<double>& value) {
@@ -112,7 +129,7 @@ std::string table_of(const Report& report) {
   if (!report.figures.empty()) {
     rows.push_back({"", "median", "unit", "floor", "ratio", "spread", "note"});
     for (const Figure& f : report.figures) {
-      rows.push_back({f.name, number(f.value), f.unit, number(f.floor), two_places(f.ratio), spread(f), f.note});
+      rows.push_back({f.name, number(f.value), f.unit, floor_text(f), two_places(f.ratio), spread(f), f.note});
     }
   }
   if (!report.comparisons.empty()) {
@@ -143,7 +160,9 @@ OrderedJson json_of(const Report& report) {
                       {"read_bytes_per_s", report.limits->limits.read_bytes_per_s},
                       {"working_set_bytes", report.limits->working_set_bytes},
                       {"unit", report.limits->unit ? OrderedJson(*report.limits->unit) : OrderedJson(nullptr)},
-                      {"operations_per_s", optional_number(report.limits->limits.operations_per_s)}};
+                      {"operations_per_s", optional_number(report.limits->limits.operations_per_s)},
+                      {"ranks", report.limits->num_ranks},
+                      {"links", links_json(report.limits->limits.links)}};
   }
   for (const Figure& f : report.figures) {
     json["figures"].push_back({{"name", f.name},
@@ -153,6 +172,7 @@ OrderedJson json_of(const Report& report) {
                                {"samples", f.samples},
                                {"floor", optional_number(f.floor)},
                                {"ratio", optional_number(f.ratio)},
+                               {"links", optional_number(f.links)},
                                {"bound", bound_json(f.bound)},
                                {"note", f.note}});
   }

@@ -3,9 +3,10 @@
 //
 // The JSON: {"format": 1, "scenario", "subject", "against" (or null), "device", "command", "started" (UTC), "repeats",
 //  "limits": null | {"movement": "read" | "upload", "read_bytes_per_s" (of that movement), "working_set_bytes",
-//                     "unit" (or null), "operations_per_s" (or null)},
-//  "figures": [{"name", "unit", "higher_is_better", "value", "samples", "floor", "ratio", "bound": null | [low, high],
-//               "note"}],
+//                     "unit" (or null), "operations_per_s" (or null), "ranks" (of which each has these limits),
+//                     "links": null | {"latency_s" (of an exchange of one row), "bytes_per_s" (received by a rank)}},
+//  "figures": [{"name", "unit", "higher_is_better", "value", "samples", "floor", "ratio",
+//               "links" (their share in the floor's time, or null), "bound": null | [low, high], "note"}],
 //  "pairs": [{"name", "unit", "a", "b" (medians), "a_samples", "b_samples", "speed", "bound": null | [low, high]}],
 //  "speculation" (of that scenario): [{"work", "proposer", "batch", "none", "fixed", "adaptive": {"tokens_per_s",
 //   "samples", "acceptance_rate", "mean_acceptance_length", "speculation": {"proposers": [{"name", "verified",
@@ -30,6 +31,7 @@ struct ReportLimits {
   std::string movement = "read";  // this and the members below are from the probes
   std::size_t working_set_bytes = 0;
   std::optional<std::string> unit;
+  std::int32_t num_ranks = 1;
 };
 
 struct Report {

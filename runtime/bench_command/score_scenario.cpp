@@ -3,6 +3,7 @@
 #include <memory>
 #include <random>
 
+#include "bench_command/link_probe.hpp"
 #include "bench_command/prefill_case.hpp"
 #include "error.hpp"
 #include "execution/head_pass.hpp"
@@ -36,50 +37,70 @@ std::vector<Request> make_choice_requests(const ChoiceLoad& load, std::int32_t v
   return choices;
 }
 
-// Measures the head's product for this many rows without the engine, which is idle meanwhile. The unit is tokens/s of
-// the work that the rows belong to, so that the figures can be compared.
+// The head of one rank, with rows to multiply.
+struct RankHead {
+  RankHead(const ShardParts& of_rank, const mortise_model_dims& dims, std::int32_t num_rows)
+      : parts(of_rank), head(parts), hidden_memory(parts.device), rows(parts.device) {
+    const auto element = static_cast<std::uint64_t>(dtype_bytes(dims.dtype));
+    const auto bytes = static_cast<std::uint64_t>(num_rows) * static_cast<std::uint64_t>(dims.hidden_size) * element;
+    hidden = matrix(hidden_memory.reserve(bytes), dims.dtype, num_rows, dims.hidden_size);
+    std::vector<std::int32_t> numbers;
+    for (std::int32_t i = 0; i < num_rows; ++i) numbers.push_back(i);
+    first_row = rows.put(std::span<const std::int32_t>(numbers));
+    rows.upload();
+  }
+
+  const ShardParts parts;
+  HeadPass head;
+  DeviceBuffer hidden_memory;
+  PackedUpload rows;
+  mortise_tensor hidden{};
+  std::size_t first_row = 0;
+};
+
+// Measures the head's product for this many rows without the engine, which is idle meanwhile; several ranks compute and
+// exchange it together. The unit is tokens/s of the work that the rows belong to, so that the figures can be compared.
 class HeadProduct {
  public:
   explicit HeadProduct(Subject& subject)
-      : parts_(subject.assembly().parts()),
-        dims_(subject.assembly().dims()),
-        most_(subject.assembly().limits().max_logit_rows),
-        head_(parts_),
-        hidden_(parts_.device),
-        rows_(parts_.device) {
-    const auto element = static_cast<std::uint64_t>(dtype_bytes(dims_.dtype));
-    const auto bytes = static_cast<std::uint64_t>(most_) * static_cast<std::uint64_t>(dims_.hidden_size) * element;
-    hidden_view_ = matrix(hidden_.reserve(bytes), dims_.dtype, most_, dims_.hidden_size);
-    std::vector<std::int32_t> numbers;
-    for (std::int32_t i = 0; i < most_; ++i) numbers.push_back(i);
-    numbers_ = rows_.put(std::span<const std::int32_t>(numbers));
-    rows_.upload();
+      : most_(subject.assembly().limits().max_logit_rows), group_(devices_of(subject.assembly().parts())) {
+    for (const ShardParts& parts : subject.assembly().parts().shards()) {
+      ranks_.push_back(std::make_unique<RankHead>(parts, subject.assembly().dims(), most_));
+    }
+    no_rows_.struct_size = sizeof no_rows_;
   }
 
   double seconds(std::int64_t num_rows) {
-    mortise_step step{};
-    step.struct_size = sizeof step;
-    step.device = parts_.device.self;
-    step.device_table = parts_.device.api;
-    step.world = 1;
     const double begin = steady_seconds();
-    for (std::int64_t first = 0; first < num_rows; first += most_) {
-      head_.run(step, hidden_view_, rows_.device<std::int32_t>(numbers_),
-                std::min<std::int64_t>(most_, num_rows - first));
-    }
-    synchronize(parts_.device);
+    group_.run([&](std::int32_t rank) { run(rank, num_rows); });
     return steady_seconds() - begin;
   }
 
  private:
-  const ShardParts parts_;
-  const mortise_model_dims dims_;
+  void run(std::int32_t rank, std::int64_t num_rows) {
+    RankHead& of_rank = *ranks_[static_cast<std::size_t>(rank)];
+    mortise_step step{};
+    step.struct_size = sizeof step;
+    step.device = of_rank.parts.device.self;
+    step.device_table = of_rank.parts.device.api;
+    step.attention = of_rank.parts.attention.self;
+    step.attention_table = of_rank.parts.attention.api;
+    step.batch = &no_rows_;
+    step.rank = rank;
+    step.world = group_.world();
+    step.communicator = group_.communicator(rank);
+    step.collective = group_.table();
+    for (std::int64_t first = 0; first < num_rows; first += most_) {
+      of_rank.head.run(step, of_rank.hidden, of_rank.rows.device<std::int32_t>(of_rank.first_row),
+                       std::min<std::int64_t>(most_, num_rows - first));
+    }
+    synchronize(of_rank.parts.device);
+  }
+
   const std::int32_t most_;
-  HeadPass head_;
-  DeviceBuffer hidden_;
-  PackedUpload rows_;
-  mortise_tensor hidden_view_{};
-  std::size_t numbers_ = 0;
+  mortise_batch no_rows_{};
+  RankGroup group_;
+  std::vector<std::unique_ptr<RankHead>> ranks_;
 };
 
 Case head_case(Subject& subject, const std::shared_ptr<HeadProduct>& head, std::int64_t num_rows,
@@ -92,8 +113,9 @@ Case head_case(Subject& subject, const std::shared_ptr<HeadProduct>& head, std::
   };
   out.floor = [&subject, num_rows, num_tokens](const Limits& limits) -> std::optional<double> {
     if (!limits.operations_per_s) return std::nullopt;
-    const Work work{0, 2 * subject.cost().head_elements * static_cast<double>(num_rows)};
-    return rate(num_tokens, floor_seconds(work, limits));
+    const auto logits = static_cast<double>(num_rows);
+    const Work work{.operations = 2 * subject.cost().head_elements * logits, .logits = logits};
+    return rate(num_tokens, floor_seconds(subject.cost(), work, limits));
   };
   return out;
 }
@@ -114,9 +136,9 @@ Case choices_case(Subject& subject, const ChoiceLoad& load) {
     for (std::int64_t i = 0; i < kNumChoices; ++i) {
       work += prefill_rows(subject.cost(), load.context, load.context + load.choice, load.choice);
     }
-    work.operations *= static_cast<double>(load.num_contexts);
+    work *= static_cast<double>(load.num_contexts);
     work.bytes = subject.cost().weight_bytes;
-    return rate(load.num_unique(), floor_seconds(work, limits));
+    return rate(load.num_unique(), floor_seconds(subject.cost(), work, limits));
   };
   return out;
 }
@@ -149,12 +171,6 @@ Scenario score_scenario(Subject& subject, const Sizes& sizes) {
   check_fits(subject, unique, 1,
              fmt::format("--shared {} and {} times --own {}", load.context, kNumChoices, load.choice));
 
-  if (const std::size_t further = subject.assembly().parts().further_ranks.size(); further > 0) {
-    fail(
-        "bench score measures the head's product on one device, but the pipeline has {} ranks; leave `devices` or "
-        "`shards` out",
-        further + 1);
-  }
   const auto head = std::make_shared<HeadProduct>(subject);
   Scenario scenario{"score", {}, {}, subject.make_probes()};
   add_cases(scenario, prefill_case(subject, batch, shape.prompt, /*score=*/false),

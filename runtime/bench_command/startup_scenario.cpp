@@ -51,9 +51,10 @@ Scenario startup_scenario(const SubjectChoice& choice) {
                                            files->folder.path()),
                    ""};
   };
-  // Each weight must be read once, or brought to the device.
-  startup.floor = [bytes](const Limits& limits) { return floor_seconds({bytes, 0}, limits); };
   Scenario scenario{"startup", {}, {}, make_probes(choice, bytes)};
+  // Each weight must be read once, or brought to its rank's device.
+  const double share = bytes / scenario.probes->num_ranks();
+  startup.floor = [share](const Limits& limits) { return floor_seconds({share, 0}, limits); };
   scenario.cases.push_back(std::move(startup));
   return scenario;
 }

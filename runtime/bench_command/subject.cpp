@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "assembly/default_script.hpp"
+#include "bench_command/link_probe.hpp"
 #include "bench_command/machine.hpp"
 #include "environment.hpp"
 #include "error.hpp"
@@ -41,10 +42,14 @@ void check_environment(const SubjectChoice& choice) {
   }
 }
 
-// Returns the bytes that the attention keeps for a position in a layer, including scales.
+std::int32_t num_ranks_of(const Assembly& assembly) {
+  return static_cast<std::int32_t>(assembly.parts().further_ranks.size()) + 1;
+}
+
+// Returns the bytes that the attention keeps for a position in a layer on one rank, including scales.
 double kv_bytes_of(const Assembly& assembly) {
   const double positions = static_cast<double>(assembly.limits().block_size) * assembly.dims().num_layers;
-  return static_cast<double>(assembly.kv_bytes_per_block()) / positions;
+  return static_cast<double>(assembly.kv_bytes_per_block()) / (positions * num_ranks_of(assembly));
 }
 
 // Opens the device only for this question, because the weights are made before there is an assembly.
@@ -81,13 +86,18 @@ FileOpener draft_opener_of(const SubjectChoice& choice, const PipelineDescriptio
   };
 }
 
+mortise_device_info info_of(const DevicePart& device) {
+  mortise_device_info info{};
+  info.struct_size = sizeof info;
+  device.value<&mortise_device_table::describe>("describe", mortise_status{MORTISE_INTERNAL}, &info);
+  return info;
+}
+
 // Of several ranks, which are devices of one kind: memory and threads of all together.
 mortise_device_info describe_device(const Parts& parts) {
   mortise_device_info all{};
   for (const ShardParts& shard : parts.shards()) {
-    mortise_device_info info{};
-    info.struct_size = sizeof info;
-    shard.device.value<&mortise_device_table::describe>("describe", mortise_status{MORTISE_INTERNAL}, &info);
+    mortise_device_info info = info_of(shard.device);
     info.num_threads += all.num_threads;
     if (info.host_memory == 0) info.memory_bytes += all.memory_bytes;
     all = info;
@@ -95,10 +105,16 @@ mortise_device_info describe_device(const Parts& parts) {
   return all;
 }
 
-ModelCost cost_of(const Assembly& assembly, double num_ranks) {
-  ModelCost cost = model_cost(assembly.checkpoint(), assembly.dims(), kv_bytes_of(assembly));
-  cost.attention_width *= num_ranks;  // a rank's dims have its own heads
-  return cost;
+// Returns the share of all threads that the rank with the fewest has.
+double least_thread_share(const Parts& parts, std::int32_t all_threads) {
+  if (parts.further_ranks.empty()) return 1;
+  std::int32_t least = all_threads;
+  for (const ShardParts& shard : parts.shards()) least = std::min(least, info_of(shard.device).num_threads);
+  return static_cast<double>(least) / all_threads;
+}
+
+ModelCost cost_of(const Assembly& assembly) {
+  return model_cost(assembly.checkpoint(), assembly.dims(), kv_bytes_of(assembly), num_ranks_of(assembly));
 }
 
 std::shared_ptr<DeviceStepProbes> device_probes_of(const PipelineDescription& description, const ProductSizes& sizes) {
@@ -143,8 +159,7 @@ Subject::Subject(const SubjectChoice& choice, TraceFile* trace)
       device_probes_(device_probes_of(description(), choice.probe_sizes)),
       assembly_(description(), files_of(choice, description()), draft_opener_of(choice, description())),
       device_(describe_device(assembly_.parts())),
-      num_ranks_(static_cast<std::int32_t>(assembly_.parts().further_ranks.size()) + 1),
-      cost_(cost_of(assembly_, num_ranks_)),
+      cost_(cost_of(assembly_)),
       engine_(assembly_.parts(), assembly_.limits(), assembly_.model_info(), assembly_.tokenizer(),
               hooks_with(trace, description().name)) {}
 
@@ -155,18 +170,26 @@ std::string device_text(const mortise_device_info& info) {
 }
 
 std::shared_ptr<LimitProbes> Subject::make_probes() const {
+  std::shared_ptr<LimitProbes> rank = make_rank_probes();
+  if (rank == nullptr || num_ranks_of(assembly_) == 1) return rank;
+  return std::make_shared<RankProbes>(std::move(rank), assembly_.parts(), assembly_.dims(),
+                                      assembly_.limits().max_batched_tokens);
+}
+
+std::shared_ptr<LimitProbes> Subject::make_rank_probes() const {
   const mortise_model_dims& dims = assembly_.dims();
   if (device_.host_memory == 0) {
-    if (device_probes_) device_probes_->count_ranks(num_ranks_);
     if (device_probes_ && (dims.dtype != MORTISE_BF16 || dims.weight_bits != 0)) device_probes_->leave_out_products();
     return device_probes_;
   }
   const std::int32_t weights = weight_class(dims);
   const bool integers = dims.weight_bits != 0 && (weights == MORTISE_I8 || weights == MORTISE_I8_BLOCK32);
+  const std::int32_t threads = std::max(device_.num_threads, 1);
   // As many bytes as a step reads, so that a model that fits a cache is compared with the cache.
   return std::make_shared<ProcessorProbes>(
-      static_cast<std::size_t>(cost_.weight_bytes), static_cast<std::size_t>(std::max(device_.num_threads, 1)),
-      unit_of_isa(device_.isa, integers ? weights : dims.dtype, assembly_.numerics_id()));
+      static_cast<std::size_t>(cost_.weight_bytes * num_ranks_of(assembly_)), static_cast<std::size_t>(threads),
+      unit_of_isa(device_.isa, integers ? weights : dims.dtype, assembly_.numerics_id()),
+      least_thread_share(assembly_.parts(), threads));
 }
 
 std::optional<Unit> unit_of_isa(std::string_view isa, std::int32_t dtype, std::string_view numerics_id) {

@@ -44,17 +44,18 @@ class Subject {
   const PipelineDescription& description() const { return script_.pipelines().front(); }
   const Assembly& assembly() const { return assembly_; }
   Engine& engine() { return engine_; }
-  const ModelCost& cost() const { return cost_; }
+  const ModelCost& cost() const { return cost_; }  // of several ranks: of one
   const mortise_device_info& device() const { return device_; }
   // Returns the limits of its steps; null: nothing is known about its device.
   std::shared_ptr<LimitProbes> make_probes() const;
 
  private:
+  std::shared_ptr<LimitProbes> make_rank_probes() const;
+
   PipelineScript script_;
   std::shared_ptr<DeviceStepProbes> device_probes_;  // null: the device uses host memory, or does not compute in bf16
   Assembly assembly_;
   mortise_device_info device_;
-  std::int32_t num_ranks_;
   ModelCost cost_;
   Engine engine_;
 };

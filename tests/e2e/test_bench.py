@@ -3,6 +3,7 @@
 # Covers: runtime/bench_command/{prefill_case,prefix_attention,random_model,scenarios,score_scenario,serve_scenario,speculation_work,startup_scenario}
 # Covers: runtime/bench_command/subject runtime/cli/bench runtime/pipeline/demo_script
 import json
+import re
 
 import pytest
 
@@ -50,6 +51,61 @@ def test_every_scenario_has_its_figures_and_their_floors(tmp_path, scenario):
     assert report["subject"] == "tiny (random weights), kv_cache.memory=64MiB, device.threads=2"
     assert report["limits"]["read_bytes_per_s"] > 0 and report["limits"]["movement"] == "read"
     assert "limits of this run: read " in table
+
+
+RANKS = (*SMALL, "--set", "device.shards=2")
+
+
+@pytest.mark.parametrize("scenario", ["decode", "prefill", "batch", "groups", "score"])
+def test_floors_of_ranks_include_their_links(tmp_path, scenario):
+    sizes, names = SCENARIOS[scenario]
+    table, report = bench(tmp_path, scenario, *RANKS, *sizes, "--repeats", 2, env={"MORTISE_ABI_CHECK": "1"})
+    assert [f["name"] for f in report["figures"]] == names
+    for figure in report["figures"]:
+        assert min(figure["samples"]) > 0 and figure["floor"] > 0 and figure["ratio"] > 0
+        if figure["unit"] == "times":  # a quotient of floors
+            assert figure["links"] is None
+        else:
+            assert 0 < figure["links"] < 1
+    limits = report["limits"]
+    assert limits["ranks"] == 2 and limits["links"]["latency_s"] > 0 and limits["links"]["bytes_per_s"] > 0
+    assert "limits of this run, each of 2 ranks: read " in table
+    assert re.search(r"^links of the ranks: [0-9.]+ us for an exchange of one row, [0-9.]+ GB/s for many$", table, re.M)
+    assert " (links " in table
+
+
+def test_one_rank_has_no_links(tmp_path):
+    sizes, _ = SCENARIOS["decode"]
+    table, report = bench(tmp_path, "decode", *SMALL, *sizes, "--repeats", 1)
+    assert report["limits"]["ranks"] == 1 and report["limits"]["links"] is None and "links" not in table
+    assert all(figure["links"] is None for figure in report["figures"])
+
+
+@pytest.mark.parametrize("scenario, sizes", [
+    ("memory", ("--batch", 2, "--prompt", 40)),
+    ("startup", ()),
+    ("prediction", ("--prompt", 16, "--output", 24)),
+    ("serve", ("--batch", 2, "--prompt", 8, "--output", 6)),
+    ("speculation", ("--rates", "1", "--batch", 2, "--prompt", 6, "--output", 8, "--draft-tokens", 3))])
+def test_scenarios_without_links_run_on_ranks_too(tmp_path, scenario, sizes):
+    _, report = bench(tmp_path, scenario, *RANKS, *sizes, "--repeats", 1)
+    assert "device.shards=2" in report["subject"]
+    if scenario == "speculation":
+        assert report["speculation"][0]["fixed"]["acceptance_rate"] == 1
+    else:
+        assert all(figure["value"] > 0 for figure in report["figures"])
+
+
+def test_limits_of_ranks_on_a_processor_are_those_of_the_machine(tmp_path, pipeline):
+    _, report = bench(tmp_path, "limits", pipeline(device="shards = 2"), "--repeats", 1)
+    assert report["subject"] == "this machine"
+
+
+def test_a_setting_may_be_a_list(script):
+    path = script("""return pipeline { device = cpu { shards = 2 }, model = llama { path = 'DEMO' }, attention = paged {}, scheduler = fcfs {},
+        proposer = draft_model { path = 'DEMO-draft' } }""")
+    text = refusal("decode", path, "--set", "proposer.devices=[2]")
+    assert "option 'devices' names rank 2, but the pipeline has 2, counted from 0" in text
 
 
 def test_choices_share_their_context(tmp_path):
@@ -246,6 +302,8 @@ def test_attention_measures_two_prefixes_by_default(tmp_path):
     (("--shape", "tiny", "--own", 0), "--own 0: expected 1 to 1048576"),
     (("--shape", "tiny", "--shared", -1), "--shared -1: expected 0 to 1048576"),
     (("--shape", "tiny", "--batch", 4096, "--own", 1048576), "bench attention: 4096 x (2000 shared + 1048576): these tokens make more than 16777216; use fewer"),
+    (("--shape", "tiny", "--set", "device.shards=2"),
+     "bench attention: measures one device with all heads, but the pipeline has 2 ranks; leave `devices` or `shards` out"),
     (("--shape", "tiny", "--trace", "t.json"),
      "bench attention: compares its own two sides and runs no engine; leave out --against and --trace"),
 ])

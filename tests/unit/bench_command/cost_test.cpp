@@ -97,5 +97,54 @@ TEST(BenchCost, CachedTokensAreNeitherComputedNorReadAgain) {
   EXPECT_NEAR(saved, 10 * 2 * 8 / 1e-3, 1);  // kv bytes * layers * positions
 }
 
+// Two ranks: 3 exchanges of 4 bytes a row, 2 of 20, and one of 100 bytes a row with logits.
+ModelCost of_two_ranks() {
+  ModelCost cost = small();
+  cost.exchanges = {{3, 4}, {2, 20}};
+  cost.head_exchange_bytes = 100;
+  return cost;
+}
+
+TEST(BenchCost, AnExchangeTakesItsLatencyOrItsBytes) {
+  const ModelCost cost = of_two_ranks();
+  const Limits limits{1, 1, LinkLimits{.latency_s = 50, .bytes_per_s = 1}};
+  // One row: only the head's bytes take longer than the latency. Ten rows: those of 4 bytes are still shorter.
+  EXPECT_DOUBLE_EQ(link_seconds(cost, {.rows = 1, .logits = 1}, limits), 3 * 50 + 2 * 50 + 100);
+  EXPECT_DOUBLE_EQ(link_seconds(cost, {.rows = 10, .logits = 2}, limits), 3 * 50 + 2 * 200 + 200);
+  EXPECT_DOUBLE_EQ(link_seconds(cost, {.rows = 10}, limits), 3 * 50 + 2 * 200);  // no head
+  EXPECT_DOUBLE_EQ(link_seconds(cost, {.logits = 10}, limits), 1000);            // the head alone
+  EXPECT_EQ(link_seconds(cost, {.rows = 10, .logits = 2}, {1, 1}), 0);
+}
+
+TEST(BenchCost, LinksAddToTheLargerOfReadingAndComputing) {
+  const ModelCost cost = of_two_ranks();
+  const Limits limits{50, 10, LinkLimits{.latency_s = 1, .bytes_per_s = 100}};
+  EXPECT_DOUBLE_EQ(*floor_seconds(cost, {.bytes = 100, .operations = 100, .rows = 1}, limits), 10 + 5);
+  EXPECT_EQ(floor_seconds(cost, {.operations = 100, .rows = 1}, {50, std::nullopt, limits.links}), std::nullopt);
+}
+
+TEST(BenchCost, EveryStepExchangesItsRows) {
+  const ModelCost cost = of_two_ranks();
+  const Limits alone{1, 1}, linked{1, 1, LinkLimits{.latency_s = 1, .bytes_per_s = 1}};
+  const auto exchanged = [](double rows, double logits) { return rows * (3 * 4 + 2 * 20) + logits * 100; };
+  // Two steps of two sequences.
+  EXPECT_DOUBLE_EQ(decode_floor_seconds(cost, 2, 3, 3, linked),
+                   decode_floor_seconds(cost, 2, 3, 3, alone) + 2 * exchanged(2, 2));
+  // A prompt of 5 rows of which 2 are cached, then two steps.
+  const std::vector<SequenceShape> shapes = {{5, 3, 2}};
+  EXPECT_DOUBLE_EQ(*batch_floor_seconds(cost, shapes, 1, linked),
+                   *batch_floor_seconds(cost, shapes, 1, alone) + exchanged(3, 1) + 2 * exchanged(1, 1));
+}
+
+TEST(BenchCost, WorkAddsUpAndIsMultiplied) {
+  Work work{.bytes = 1, .operations = 2, .rows = 3, .logits = 4};
+  work += {.bytes = 10, .operations = 20, .rows = 30, .logits = 40};
+  work *= 2;
+  EXPECT_EQ(work.bytes, 22);
+  EXPECT_EQ(work.operations, 44);
+  EXPECT_EQ(work.rows, 66);
+  EXPECT_EQ(work.logits, 88);
+}
+
 }  // namespace
 }  // namespace mortise::bench

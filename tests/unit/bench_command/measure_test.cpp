@@ -65,6 +65,35 @@ TEST(BenchMeasure, NearnessOfATimeIsFloorOverTime) {
   EXPECT_DOUBLE_EQ(*measure(scenario, 1).figures[0].ratio, 0.25);
 }
 
+// Probes with the same limits each time.
+class FixedProbes : public LimitProbes {
+ public:
+  explicit FixedProbes(const Limits& limits) : limits_(limits) {}
+  Limits sample() override { return limits_; }
+  std::string movement() const override { return "read"; }
+  std::size_t working_set_bytes() const override { return 1; }
+  std::optional<std::string> unit() const override { return std::nullopt; }
+
+ private:
+  Limits limits_;
+};
+
+// A floor of 3 s of which the links take 1 s.
+TEST(BenchMeasure, TheShareOfTheLinksIsThatOfTheFloorsTime) {
+  for (const bool rate : {false, true}) {
+    Case out = scripted("linked", {rate ? 0.1 : 6}, nullptr, rate);
+    out.floor = [rate](const Limits& limits) {
+      const double seconds = 2 + (limits.links ? limits.links->latency_s : 0);
+      return std::optional(rate ? 1 / seconds : seconds);
+    };
+    Scenario scenario = scenario_of({out});
+    scenario.probes = std::make_unique<FixedProbes>(Limits{1, 1, LinkLimits{1, 1}});
+    EXPECT_DOUBLE_EQ(*measure(scenario, 2).figures[0].links, 1.0 / 3) << rate;
+    scenario.probes = std::make_unique<FixedProbes>(Limits{1, 1});
+    EXPECT_EQ(measure(scenario, 2).figures[0].links, std::nullopt);
+  }
+}
+
 TEST(BenchMeasure, ARelationSaysHowMuchTheOtherCosts) {
   // Rates: half the rate is twice the cost.
   const std::vector<Case> rates = {scripted("base", {100}), scripted("other", {50})};

@@ -1,5 +1,6 @@
 #include "bench_command/model_cost.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -67,6 +68,61 @@ TEST(BenchModelCost, SlidingWindowsAreThoseOfTheModel) {
   const std::int32_t windows[] = {0, 32};
   dims.sliding_windows = windows;
   EXPECT_EQ(model_cost(small(true), dims, kNoKv).windows, (std::vector<std::int32_t>{0, 32}));
+}
+
+// A rank of 2, of the `small` model with a configuration. Its dims have the heads of a rank.
+ModelCost rank_cost(const std::string& config, std::int32_t num_ranks, TensorMap more = {}) {
+  TensorMap tensors = small(/*tied=*/false).tensors();
+  tensors.merge(more);
+  ModelConfig model;
+  model.json = config;
+  mortise_model_dims dims = dims_of(MORTISE_BF16, 0, 0);
+  dims.num_kv_heads = 1;
+  return model_cost(Checkpoint::from_memory("small", model, std::move(tensors), nullptr), dims, 7, num_ranks);
+}
+
+TEST(BenchModelCost, ARankHasItsColumnsAndTheLargestPartOfTheVocabulary) {
+  const ModelCost cost = rank_cost(R"({"intermediate_size": 256})", 2);
+  EXPECT_EQ(cost.body_elements, 320 * 64 / 2);
+  EXPECT_EQ(cost.head_elements, 64 * 64);  // of 100 tokens the first rank has 64, the second 36
+  EXPECT_EQ(cost.weight_bytes, 2 * (320 * 64 / 2 + 64 * 64));
+  EXPECT_EQ(cost.kv_bytes, 7);
+  EXPECT_EQ(cost.attention_width, 3 * 16);
+}
+
+TEST(BenchModelCost, ARankExchangesHalfOfEachRowInEveryLayer) {
+  // A rank of 2 receives half of the columns, in bf16: 2 layers, hidden size 64, 6 heads of 16.
+  const std::vector<Exchanges> expected = {{1 + 2 * 2, 64}, {2, 6 * 16}, {2, 256}};
+  for (const char* key : {"intermediate_size", "ffn_dim", "n_inner"}) {
+    EXPECT_EQ(rank_cost(fmt::format(R"({{"{}": 256}})", key), 2).exchanges, expected) << key;
+  }
+  EXPECT_EQ(rank_cost(R"({"n_inner": null})", 2).exchanges, expected);  // four times the hidden size
+  EXPECT_EQ(rank_cost("{}", 2).head_exchange_bytes, 4 * 100 / 2);       // logits are f32
+  EXPECT_EQ(rank_cost("{}", 4).head_exchange_bytes, 4 * 100 * 3 / 4);
+  EXPECT_EQ(rank_cost("{}", 1).exchanges, std::vector<Exchanges>{});
+  EXPECT_EQ(rank_cost("{}", 1).head_exchange_bytes, 0);
+}
+
+// 52 KiB for each row of an 8B model, less a rank's own share, as docs/operations.md says.
+TEST(BenchModelCost, AnExchangedRowOfEightBillionParametersIsTheKnownOne) {
+  ModelConfig model;
+  model.json = R"({"intermediate_size": 14336})";
+  mortise_model_dims dims = dims_of(MORTISE_BF16, 0, 0);
+  dims.num_layers = 1, dims.hidden_size = 4096, dims.num_heads = 16, dims.head_dim = 128;
+  const ModelCost cost = model_cost(Checkpoint::from_memory("8b", model, {}, nullptr), dims, kNoKv, 2);
+  double layer = -cost.exchanges.front().row_bytes;  // the embedding's is no layer's
+  for (const Exchanges& e : cost.exchanges) layer += e.count * e.row_bytes;
+  EXPECT_EQ(layer, 53248.0 / 2);
+}
+
+TEST(BenchModelCost, RanksThatShareAKvHeadHaveItsProductsTwice) {
+  TensorMap more;
+  for (const char* name : {"model.layers.0.self_attn.k_proj.weight", "model.layers.0.self_attn.v_proj.weight"}) {
+    more[name] = {.dtype = Dtype::kBf16, .dtype_name = "BF16", .shape = {2 * 16, 64}, .bytes = {}};  // two KV heads
+  }
+  EXPECT_EQ(rank_cost("{}", 2, more).body_elements, 320 * 64 / 2 + 2 * 16 * 64);
+  EXPECT_EQ(rank_cost("{}", 4, more).body_elements,
+            320 * 64 / 4 + 2 * 16 * 64);  // 320 * 64 / 4 + 2 * 8 * 64: cut too far
 }
 
 // One matrix in each layout, [N, K] with groups of G; there is no head, so the tied one of bf16 counts.

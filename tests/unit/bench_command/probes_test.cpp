@@ -60,6 +60,10 @@ TEST(BenchProbes, ReadsAreRoundedToWholeTurnsOfEachThread) {
   EXPECT_GT(ReadProbe(1 << 20, 2).bytes_per_s(), 0);
 }
 
+TEST(BenchProbes, ARankHasItsShare) {
+  EXPECT_EQ(ProcessorProbes(1 << 20, 2, std::nullopt, 0.25).working_set_bytes(), std::size_t{1} << 18);
+}
+
 TEST(BenchProbes, AnInstructionSetHasTheUnitThatItsProductsUse) {
   const auto has = [](Unit unit) {
     const auto& units = available_units();

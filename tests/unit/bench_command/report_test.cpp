@@ -56,6 +56,29 @@ TEST(BenchReport, TheTableHasFloorAndRatioBesideEachFigure) {
             "decode, batch 8   600.0  tokens/s      -      -  600.0 to 600.0  2 preemptions\n");
 }
 
+TEST(BenchReport, LinksStandBesideTheLimitsAndTheFloor) {
+  Report report = example();
+  report.limits->num_ranks = 2;
+  report.limits->limits.links = LinkLimits{12.34e-6, 5.06e9};
+  report.figures.resize(1);
+  report.figures[0].links = 0.248;
+  EXPECT_EQ(table_of(report),
+            "decode of 160m (random weights); a processor, amx, 2 threads\n"
+            "limits of this run, each of 2 ranks: read 33.5 GB/s (262 MiB, repeatedly), AMX bf16 5.700 T/s\n"
+            "links of the ranks: 12.3 us for an exchange of one row, 5.1 GB/s for many\n"
+            "                 median      unit               floor  ratio          spread  note\n"
+            "decode, batch 1   101.2  tokens/s  121.6 (links 25 %)   0.83  99.50 to 104.0\n");
+  const auto json = json_of(report);
+  EXPECT_EQ(json.at("limits").at("ranks"), 2);
+  EXPECT_EQ(json.at("limits").at("links").at("latency_s"), 12.34e-6);
+  EXPECT_EQ(json.at("limits").at("links").at("bytes_per_s"), 5.06e9);
+  EXPECT_EQ(json.at("figures").at(0).at("links"), 0.248);
+  const auto of_one = json_of(example());
+  EXPECT_EQ(of_one.at("limits").at("ranks"), 1);
+  EXPECT_TRUE(of_one.at("limits").at("links").is_null());
+  EXPECT_TRUE(of_one.at("figures").at(0).at("links").is_null());
+}
+
 TEST(BenchReport, PairsSayWhatTheirBoundShows) {
   EXPECT_THAT(table_of(in_pairs(1.01, 1.05)), HasSubstr("1.030  1.010 to 1.050  B is faster\n"));
   EXPECT_THAT(table_of(in_pairs(0.91, 0.95)), HasSubstr("B is slower\n"));
