@@ -55,7 +55,8 @@ struct DrawScratch {
   float tops[kThreads / 32];
 };
 
-// The score of `best`, which other threads may raise meanwhile. No token yet: -infinity.
+// The score of `best`, which other threads may raise meanwhile: an earlier value drops fewer tokens and is as good. No
+// token yet: -infinity.
 __device__ __forceinline__ float best_score(const unsigned long long& best) {
   const unsigned long long now = *static_cast<const volatile unsigned long long*>(&best);
   return now == 0 ? no_logit() : score_of_best(now);

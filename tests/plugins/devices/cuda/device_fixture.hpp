@@ -2,6 +2,7 @@
 // is no GPU that it serves, every test is skipped and says why.
 #pragma once
 
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -67,6 +68,10 @@ inline std::unique_ptr<Device>& shared_device() {
   static std::unique_ptr<Device> value;
   return value;
 }
+
+// Tests of several ranks on one GPU need kernels that run beside each other. CUDA gives the streams of a process eight
+// queues, and two streams in one queue would wait for each other; the devices of other tests have streams, too.
+inline const int many_queues = ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
 
 // One device for all tests of the program: starting CUDA takes most of a second.
 inline Device& device() {
