@@ -52,11 +52,16 @@ double kv_bytes_of(const Assembly& assembly) {
   return static_cast<double>(assembly.kv_bytes_per_block()) / (positions * num_ranks_of(assembly));
 }
 
-// Opens the device only for this question, because the weights are made before there is an assembly.
+// Opens the device only for this question, because the weights are made before there is an assembly. Ranks with memory of
+// their own are devices of one kind, and share the weights.
 std::optional<std::uint64_t> available_memory_of(const PipelineDescription& description) {
   const PartChoice& choice = description.device.select(description.query());
   const PartInstance device(*choice.component, choice.options, CreateContext{});
-  return available_memory(device.handle<mortise_device>(), *device.table<mortise_device_table>(), "/proc/meminfo");
+  const auto available =
+      available_memory(device.handle<mortise_device>(), *device.table<mortise_device_table>(), "/proc/meminfo");
+  const auto part = device.active_part<mortise_device, mortise_device_table>();
+  if (!available || shares_host_memory(part)) return available;
+  return *available * static_cast<std::uint64_t>(num_ranks_of(part));
 }
 
 void check_memory(const SubjectChoice& choice, const PipelineDescription& description) {
