@@ -51,6 +51,13 @@ void require_same(const char* where, const char* a_name, const mortise_tensor& a
                      "; both must be the same");
 }
 
+void check_columns(const mortise_tensor& x, const std::int64_t* columns, std::int32_t world, const char* where) {
+  bool ascends = columns[0] == 0 && columns[world] == x.shape[1];
+  for (std::int32_t rank = 0; rank < world; ++rank) ascends = ascends && columns[rank] <= columns[rank + 1];
+  if (ascends) return;
+  invalid(where, "columns must ascend from 0 to the " + std::to_string(x.shape[1]) + " columns of x " + matrix_text(x));
+}
+
 void check_activation_code(std::int32_t activation, const char* where) {
   if (activation >= MORTISE_ACT_SILU && activation <= MORTISE_ACT_RELU) return;
   invalid(where, "activation " + std::to_string(activation) + "; expected silu, gelu, gelu_tanh or relu");

@@ -21,6 +21,10 @@ void check_matrix(const mortise_tensor* tensor, const char* where, const char* n
 void require_same(const char* where, const char* a_name, const mortise_tensor& a, const char* b_name,
                   const mortise_tensor& b);
 
+// Checks the division of x's columns among ranks: `columns` [world + 1] ascends from 0 to all of them. REQUIRES: x
+// passed check_matrix.
+void check_columns(const mortise_tensor& x, const std::int64_t* columns, std::int32_t world, const char* where);
+
 // Checks that `activation` is one of MORTISE_ACT_*.
 void check_activation_code(std::int32_t activation, const char* where);
 

@@ -41,14 +41,6 @@ void check_outcome(const MeetingPlace& place, MeetingPlace::Outcome outcome) {
   }
 }
 
-void check_columns(const mortise_tensor& x, const int64_t* columns, std::int32_t world) {
-  bool ascends = columns[0] == 0 && columns[world] == x.shape[1];
-  for (std::int32_t rank = 0; rank < world; ++rank) ascends = ascends && columns[rank] <= columns[rank + 1];
-  if (ascends) return;
-  throw Failure(MORTISE_INVALID_ARGUMENT, kWhere,
-                "columns must ascend from 0 to the " + std::to_string(x.shape[1]) + " columns of x " + matrix_text(x));
-}
-
 void check_alike(std::int32_t rank, const std::vector<Matrix>& rows) {
   const Matrix& own = rows[static_cast<std::size_t>(rank)];
   for (const Matrix& other : rows) {
@@ -155,7 +147,7 @@ mortise_status all_gather(mortise_communicator* communicator, mortise_stream*, c
   return guard(error, kWhere, [&] {
     check_matrix(x, kWhere, "x");
     MeetingPlace& place = *communicator->place;
-    check_columns(*x, columns, place.world());
+    check_columns(*x, columns, place.world(), kWhere);
     (*communicator->rows)[static_cast<std::size_t>(communicator->rank)] = matrix_of(*x);
     check_outcome(place, place.meet(communicator->rank));
     check_alike(communicator->rank, *communicator->rows);

@@ -111,20 +111,11 @@ void destroy(mortise_communicator* communicator) {
   delete communicator;
 }
 
-void check_columns(const mortise_tensor& x, const int64_t* columns, std::int32_t world) {
-  bool ascends = columns[0] == 0 && columns[world] == x.shape[1];
-  for (std::int32_t rank = 0; rank < world; ++rank) ascends = ascends && columns[rank] <= columns[rank + 1];
-  if (!ascends) {
-    invalid(kWhere,
-            "columns must ascend from 0 to the " + std::to_string(x.shape[1]) + " columns of x " + matrix_text(x));
-  }
-}
-
 mortise_status all_gather(mortise_communicator* communicator, mortise_stream* stream, const mortise_tensor* x,
                           const int64_t* columns, mortise_error* error) {
   return guard(error, kWhere, [&] {
     check_matrix(x, kWhere, "x");
-    check_columns(*x, columns, communicator->args.world);
+    check_columns(*x, columns, communicator->args.world, kWhere);
     const Matrix rows = matrix_of(*x);
     if (rows.rows == 0 || rows.columns == 0) return;
     if (reinterpret_cast<std::uintptr_t>(rows.data) % 16 != 0)
