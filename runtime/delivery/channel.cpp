@@ -11,8 +11,9 @@ namespace {
 
 constexpr std::size_t kMaxSpare = 16;  // tokens; what a slow reader has merged is no step's
 
-std::size_t at_least_one(std::int32_t num_choices) {
-  return static_cast<std::size_t>(std::max(1, num_choices));
+// The memory need not exist any more.
+void prefetch_to_write(const void* memory, std::size_t bytes) {
+  for (std::size_t at = 0; at < bytes; at += 64) __builtin_prefetch(static_cast<const char*>(memory) + at, /*rw=*/1);
 }
 
 // The text of the current exception.
@@ -28,14 +29,24 @@ std::string current_exception_text() {
 
 }  // namespace
 
-Channel::Channel(std::int32_t num_choices) : place_(at_least_one(num_choices), -1) {}
+Channel::Channel(std::int32_t num_choices) {
+  if (num_choices > 1) place_.assign(static_cast<std::size_t>(num_choices), -1);
+}
+
+void Channel::prefetch() const {
+  prefetch_to_write(this, sizeof(Channel));
+}
+
+void Channel::prefetch_room() const {
+  prefetch_to_write(room_.load(std::memory_order_relaxed), sizeof(Delta));
+}
 
 bool Channel::append(Delta&& delta) {
   const auto choice = static_cast<std::size_t>(delta.choice);
   const std::lock_guard lock(mutex_);
-  std::int32_t& place = place_[choice];
+  const std::int32_t place = place_.empty() ? (pending_.empty() ? -1 : 0) : place_[choice];
   if (place < 0) {
-    place = static_cast<std::int32_t>(pending_.size());
+    if (!place_.empty()) place_[choice] = static_cast<std::int32_t>(pending_.size());
     pending_.push_back(std::move(delta));
     delta.tokens = std::move(spare_);
   } else {
@@ -53,6 +64,8 @@ void Channel::take(std::vector<Delta>& deltas) {
   const std::lock_guard lock(mutex_);
   if (spare_.capacity() == 0) spare_ = std::move(spare);
   deltas.swap(pending_);
+  room_.store(pending_.data(), std::memory_order_relaxed);
+  if (place_.empty()) return;
   for (const Delta& delta : deltas) place_[static_cast<std::size_t>(delta.choice)] = -1;
 }
 
@@ -63,7 +76,11 @@ bool Channel::arm() {
   return true;
 }
 
-void PulledChannel::wake(std::vector<std::shared_ptr<SinkChannel>>&) {
+void PulledChannel::wake(std::shared_ptr<Channel>&&, std::vector<std::shared_ptr<SinkChannel>>&) {
+  schedule();
+}
+
+void PulledChannel::schedule() const {
   try {
     schedule_();
   } catch (...) {
@@ -72,8 +89,7 @@ void PulledChannel::wake(std::vector<std::shared_ptr<SinkChannel>>&) {
 }
 
 void PulledChannel::post(Delta&& delta) {
-  std::vector<std::shared_ptr<SinkChannel>> none;
-  if (append(std::move(delta))) wake(none);
+  if (append(std::move(delta))) schedule();
 }
 
 SinkChannel::SinkChannel(std::int32_t num_choices, Tap tap, Sink sink)

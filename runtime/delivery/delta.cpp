@@ -49,4 +49,22 @@ void Delta::append(Delta&& next) {
   usage = next.usage;
 }
 
+void Delta::clear() {
+  request = 0;
+  choice = 0;
+  prompt.clear();
+  tokens.clear();
+  text.clear();
+  finish = FinishReason::kNone;
+  error.clear();
+  code = ErrorCode::kInternal;
+  stop_token.reset();
+  seed = 0;
+  usage = {};
+  started.reset();
+  first_token.reset();
+  sent = {};
+  earlier.clear();
+}
+
 }  // namespace mortise

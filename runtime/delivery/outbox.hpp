@@ -17,7 +17,7 @@ class Outbox {
  public:
   explicit Outbox(DeliveryPool& pool) : pool_(pool) {}  // `pool` outlives it
 
-  void add(const std::shared_ptr<Channel>& channel, Delta delta) { entries_.emplace_back(channel, std::move(delta)); }
+  void add(const std::shared_ptr<Channel>& channel, Delta&& delta) { entries_.emplace_back(channel, std::move(delta)); }
   // A buffer of an earlier delta for the tokens of a next one, or none. Always empty.
   std::vector<TokenInfo> take_buffer() {
     if (buffers_.empty()) return {};

@@ -421,7 +421,9 @@ void Engine::commit_sequence(Sequence& sequence, std::span<const LogitRow> rows,
 // Writes the text of committed tokens, and sends it to readers who want each step. If a stop string ends a choice here,
 // the next step may already contain the choice; that step then commits nothing for it.
 void Engine::write_texts() {
-  for (Sequence* sequence : unwritten_) {
+  for (std::size_t i = 0; i < unwritten_.size(); ++i) {
+    if (i + kAhead < unwritten_.size()) unwritten_[i + kAhead]->owner->channel->prefetch();
+    Sequence* const sequence = unwritten_[i];
     if (sequence->finish != FinishReason::kNone) continue;
     const FinishReason finish = sequence->write_text();
     if (finish != FinishReason::kNone) {
@@ -434,16 +436,17 @@ void Engine::write_texts() {
 }
 
 void Engine::send(Sequence& sequence) {
-  Delta delta = std::exchange(sequence.gathered, {});
-  if (sequence.finish == FinishReason::kNone) sequence.gathered.tokens = outbox_.take_buffer();
-  sequence.num_written = 0;
-  delta.request = sequence.owner->id;
-  delta.choice = sequence.choice;
+  Delta& news = sequence.gathered;
+  news.request = sequence.owner->id;
+  news.choice = sequence.choice;
   if (!std::exchange(sequence.scores_sent, true)) {
     // The scores of the partial block stay here until the block is full and enters the prefix tree with them.
-    delta.prompt = sequence.finish == FinishReason::kNone ? sequence.scores : std::move(sequence.scores);
+    news.prompt = sequence.finish == FinishReason::kNone ? sequence.scores : std::move(sequence.scores);
   }
-  outbox_.add(sequence.owner->channel, std::move(delta));
+  outbox_.add(sequence.owner->channel, std::move(news));
+  news.clear();
+  if (sequence.finish == FinishReason::kNone) news.tokens = outbox_.take_buffer();
+  sequence.num_written = 0;
 }
 
 FinishReason Engine::end_of(const Sequence& sequence, std::int32_t token) const {

@@ -46,6 +46,45 @@ TEST(Channel, DeltasOfAReaderThatStopsBecomeOneForEachChoice) {
   EXPECT_TRUE(deltas.empty());
 }
 
+TEST(Channel, AChannelOfOneChoiceMergesToo) {
+  PulledChannel channel(1, [] {});
+  std::vector<Delta> deltas;
+  for (int round = 0; round < 3; ++round) {  // the second round finds memory that take() has left
+    channel.prefetch();
+    channel.prefetch_room();
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(channel.append(token_delta(0, i)), i == 0 && round == 0);
+    channel.take(deltas);
+    ASSERT_EQ(deltas.size(), 1u);
+    EXPECT_EQ(ids_of(deltas[0]), (std::vector<std::int32_t>{0, 1, 2}));
+    EXPECT_EQ(deltas[0].text, "abc");
+  }
+}
+
+TEST(Channel, ADeltaThatWasMovedAndClearedIsANewOne) {
+  Delta used = end_delta(2, FinishReason::kError);
+  used.append(token_delta(2, 1));
+  used.prompt.push_back({.id = 1});
+  used.error = "an error";
+  used.code = ErrorCode::kUnavailable;
+  used.stop_token = 3;
+  used.started = used.first_token = used.sent = std::chrono::steady_clock::now();
+  used.earlier.push_back({used.sent, 1});
+  const Delta moved = std::move(used);
+  used.clear();
+  const Delta fresh;
+  EXPECT_EQ(moved.error, "an error");
+  EXPECT_EQ(used.request, fresh.request);
+  EXPECT_EQ(used.choice, fresh.choice);
+  EXPECT_TRUE(used.prompt.empty() && used.tokens.empty() && used.text.empty() && used.earlier.empty());
+  EXPECT_EQ(used.finish, fresh.finish);
+  EXPECT_TRUE(used.error.empty());
+  EXPECT_EQ(used.code, fresh.code);
+  EXPECT_FALSE(used.stop_token || used.started || used.first_token);
+  EXPECT_EQ(used.seed, fresh.seed);
+  EXPECT_EQ(used.usage.completion_tokens, 0);
+  EXPECT_EQ(used.sent, fresh.sent);
+}
+
 TEST(Channel, TheBufferOfTokensThatAReaderHasFinishedWithGoesBackToTheEngine) {
   PulledChannel channel(1, [] {});
   std::vector<Delta> deltas;
