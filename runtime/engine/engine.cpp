@@ -14,9 +14,23 @@ namespace {
 
 // Thousands of sequences may wait, and each step evicts them from the CPU's caches. So loops over sequences prefetch
 // this many sequences ahead. A plan reads only the first bytes of a sequence that keeps waiting.
-constexpr std::size_t kAhead = 8;
-void prefetch(const Sequence& sequence, std::size_t bytes = 256) {
-  for (std::size_t at = 0; at < bytes; at += 64) __builtin_prefetch(reinterpret_cast<const char*>(&sequence) + at);
+constexpr std::size_t kAhead = 8, kFirstBytes = 256;
+void prefetch(const void* begin, std::size_t bytes) {
+  for (std::size_t at = 0; at < bytes; at += 64) __builtin_prefetch(static_cast<const char*>(begin) + at);
+}
+void prefetch(const void* begin, const void* end) {
+  prefetch(begin, static_cast<std::size_t>(static_cast<const char*>(end) - static_cast<const char*>(begin)));
+}
+// Prefetches the fields of a sequence that a commit needs.
+void prefetch_to_commit(const Sequence& sequence) {
+  prefetch(&sequence, &sequence.prefix);
+  prefetch(&sequence.drafts, &sequence.gathered.text);
+}
+// What a commit needs beside these fields, which must be there.
+void prefetch_around(const Sequence& sequence) {
+  prefetch(sequence.owner.get(), sizeof(RequestState));
+  __builtin_prefetch(sequence.tokens.data() + sequence.tokens.size(), /*rw=*/1);
+  __builtin_prefetch(sequence.gathered.tokens.data(), /*rw=*/1);
 }
 
 // Combines two reasons to end a choice that were found one after the other: the second counts if there is one.
@@ -123,7 +137,7 @@ void Engine::step_and_report() {
 
 StepPlan Engine::plan(std::uint64_t step_id) {
   for (std::size_t i = 0; i < live_.size(); ++i) {
-    if (i + kAhead < live_.size()) prefetch(*live_[i + kAhead]);
+    if (i + kAhead < live_.size()) prefetch(live_[i + kAhead].get(), kFirstBytes);
     if (!live_[i]->running()) setup_->kv->look_up(*live_[i]);
   }
   std::vector<Sequence*> runnable;
@@ -328,7 +342,8 @@ void Engine::commit(const std::vector<ScheduledSequence>& scheduled, std::span<c
   outcomes_.clear();
   std::size_t begin = 0;
   for (std::size_t i = 0; i < scheduled.size(); ++i) {
-    if (i + kAhead < scheduled.size()) prefetch(*scheduled[i + kAhead].sequence, sizeof(Sequence));
+    if (i + 2 * kAhead < scheduled.size()) prefetch_to_commit(*scheduled[i + 2 * kAhead].sequence);
+    if (i + kAhead < scheduled.size()) prefetch_around(*scheduled[i + kAhead].sequence);
     std::size_t end = begin;
     while (end < rows.size() && static_cast<std::size_t>(rows[end].seq) == i) ++end;
     Sequence& sequence = *scheduled[i].sequence;

@@ -20,9 +20,9 @@ Sequence::Sequence(std::uint64_t id, std::shared_ptr<const RequestState> owner_s
       score_from(owner->request.score_from),
       is_predicted(!owner->request.prediction.empty()),
       tokens(owner->request.prompt),
-      prediction(owner->request.prediction, owner->request.resumed),
       edits(owner->request.sampling, owner->request.prompt),
-      text(tokenizer, owner->request.sampling, owner->before) {
+      text(tokenizer, owner->request.sampling, owner->before),
+      prediction(owner->request.prediction, owner->request.resumed) {
   usage.prompt_tokens = num_prompt;
 }
 

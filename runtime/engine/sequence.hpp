@@ -107,33 +107,37 @@ class Sequence {
   std::vector<BlockId> blocks;
   KvHolder holder, pin_holder;     // of `blocks` and the forks' own blocks; of `pinned`
   bool started = false;            // has run before; if it waits now, it was preempted
-  std::int32_t num_published = 0;  // leading blocks that are in the prefix tree
   bool publishes = true;           // false: its next block cannot enter the tree, nor any after it
+  std::int32_t num_published = 0;  // leading blocks that are in the prefix tree
   // While it waits: the cached prefix that it would be admitted with. SequenceKv::look_up() updates these three.
   PrefixPath prefix;
   std::int32_t num_cached = 0;          // tokens: those of whole blocks and the first of `partial_block`
   BlockId partial_block = kPrefixRoot;  // the block to copy for the latter; kPrefixRoot: none
   WaitingMemo memo;
-  std::vector<BlockId> pinned;       // blocks held for the scheduler's pin
-  std::vector<std::int32_t> drafts;  // of this step, to verify
-  std::vector<DraftFork> forks;      // further paths of a draft tree
-  std::int32_t drafted_by = -1;      // index of the proposer; -1: the prediction
+
+  // Of running sequences: each step reads or writes most of these fields, up to `text`. They lie close together,
+  // because a step of hundreds of sequences takes them from memory or a distant cache.
+  std::vector<std::int32_t> drafts;                    // of this step, to verify
+  std::vector<DraftFork> forks;                        // further paths of a draft tree
+  std::vector<TokenInfo> scores;                       // of prompt tokens, from score_from on
+  std::int32_t drafted_by = -1;                        // index of the proposer; -1: the prediction
+  std::int32_t max_drafts = 0;                         // drafts that proposers were asked for in this step
+  SequenceEdits edits;                                 // of its next row
+  ChoiceTrie::Node guide_node = ChoiceTrie::kRoot;     // the node that the generated tokens reach in owner->guide
+  std::chrono::steady_clock::time_point last_token{};  // time of its commit; 0: no token yet
+  Usage usage;
+  bool scores_sent = false;
+  std::size_t num_written = 0;  // tokens of `gathered` whose text is written
+  Delta gathered;               // committed, but not sent yet
+  TextStream text;
+  Drafters drafters;  // among the proposers that the engine has now
+  DraftState draft_state;
+
   // [drafts, vocabulary] the distributions that the drafts were drawn from, for rejection sampling; empty: the proposer
   // drew nothing, its drafts are certain.
   std::vector<float> draft_distributions;
-  std::int32_t max_drafts = 0;  // drafts that proposers were asked for in this step
-  Drafters drafters;            // among the proposers that the engine has now
-  DraftState draft_state;
-  Prediction prediction;                            // borrows the request's tokens
-  SequenceEdits edits;                              // of its next row
-  ChoiceTrie::Node guide_node = ChoiceTrie::kRoot;  // the node that the generated tokens reach in owner->guide
-  std::vector<TokenInfo> scores;                    // of prompt tokens, from score_from on
-  bool scores_sent = false;
-  TextStream text;
-  Delta gathered;               // committed, but not sent yet
-  std::size_t num_written = 0;  // tokens of `gathered` whose text is written
-  Usage usage;
-  std::chrono::steady_clock::time_point last_token{};  // time of its commit; 0: no token yet
+  std::vector<BlockId> pinned;  // blocks held for the scheduler's pin
+  Prediction prediction;        // borrows the request's tokens
 };
 
 }  // namespace mortise
