@@ -38,8 +38,9 @@ bool TextStream::find_stop() {
   return true;
 }
 
-std::string TextStream::release(std::string_view fresh, bool last) {
+std::string TextStream::release(std::string fresh, bool last) {
   if (stopped_) return {};
+  if (stop_.empty()) return fresh;
   held_ += fresh;
   if (num_tokens_ < min_tokens_) {
     num_exempt_ = held_.size();

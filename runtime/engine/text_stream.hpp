@@ -29,7 +29,7 @@ class TextStream {
   bool stopped() const { return stopped_; }
 
  private:
-  std::string release(std::string_view fresh, bool last);
+  std::string release(std::string fresh, bool last);
   bool find_stop();  // returns true if held_ was cut before the first stop string
 
   IncrementalDecoder decoder_;

@@ -1,5 +1,6 @@
 #include "tokenizer/characters/byte_alphabet.hpp"
 
+#include <array>
 #include <cstddef>
 
 #include "tokenizer/characters/utf8.hpp"
@@ -43,15 +44,17 @@ void append_byte_characters(std::string_view bytes, std::string& out) {
   for (const char byte : bytes) append_utf8(kCharacters[static_cast<unsigned char>(byte)], out);
 }
 
-std::optional<std::string> bytes_of_characters(std::string_view characters) {
-  std::string bytes;
-  bytes.reserve(characters.size());
+bool append_bytes_of(std::string_view characters, std::string& out) {
+  const std::size_t begin = out.size();
   for (std::size_t i = 0; i < characters.size();) {
     const char32_t c = next_code_point(characters, i);
-    if (!is_of_alphabet(c)) return std::nullopt;
-    bytes += static_cast<char>(kBytes[c]);
+    if (!is_of_alphabet(c)) {
+      out.resize(begin);
+      return false;
+    }
+    out += static_cast<char>(kBytes[c]);
   }
-  return bytes;
+  return true;
 }
 
 }  // namespace mortise::tokenizer

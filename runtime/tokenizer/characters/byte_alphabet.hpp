@@ -3,8 +3,6 @@
 // 68 others as U+0100 and the following characters (a space is U+0120, "Ġ").
 #pragma once
 
-#include <array>
-#include <optional>
 #include <string>
 #include <string_view>
 
@@ -13,8 +11,8 @@ namespace mortise::tokenizer {
 // Appends each byte of `bytes` as its character.
 void append_byte_characters(std::string_view bytes, std::string& out);
 
-// The bytes of such characters; nullopt if a character is not in the alphabet.
+// Appends the bytes of such characters. Returns false, and appends nothing, if a character is not in the alphabet.
 // REQUIRES: valid UTF-8.
-std::optional<std::string> bytes_of_characters(std::string_view characters);
+bool append_bytes_of(std::string_view characters, std::string& out);
 
 }  // namespace mortise::tokenizer

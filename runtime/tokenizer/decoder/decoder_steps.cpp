@@ -35,15 +35,15 @@ void JoinStep::end_token() {
 }
 
 void ByteLevelStep::end_token() {
-  bytes_ += bytes_of_characters(token_).value_or(token_);
+  if (!append_bytes_of(token_, bytes_)) bytes_ += token_;
   token_.clear();
   hand_on(/*is_end=*/false);
 }
 
 void ByteLevelStep::hand_on(bool is_end) {
-  std::string text;
-  bytes_.erase(0, append_lossy(bytes_, is_end, text));
-  if (!text.empty()) next_.text(text);
+  text_.clear();
+  bytes_.erase(0, append_lossy(bytes_, is_end, text_));
+  if (!text_.empty()) next_.text(text_);
 }
 
 void ByteLevelStep::finish() {

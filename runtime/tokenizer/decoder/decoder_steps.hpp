@@ -41,6 +41,7 @@ class ByteLevelStep final : public DecodeStep {
   DecodeStep& next_;
   std::string token_;
   std::string bytes_;  // between tokens at most three, the start of a character
+  std::string text_;   // of hand_on(), which keeps its memory
 };
 
 // Turns "<0xE2>" tokens into bytes. A run of such tokens that is valid UTF-8 becomes one token; in any other run each
