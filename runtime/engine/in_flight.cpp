@@ -107,6 +107,10 @@ class PromptLeaders {
 std::vector<Sequence*> without_held_back(const std::deque<std::shared_ptr<Sequence>>& live, std::int32_t block_size) {
   std::vector<Sequence*> result;
   result.reserve(live.size());
+  if (std::ranges::all_of(live, [](const auto& sequence) { return sequence->running(); })) {
+    for (const auto& sequence : live) result.push_back(sequence.get());
+    return result;  // only waiting sequences are held back
+  }
   std::unordered_map<std::uint64_t, const Sequence*> leaders;
   PromptLeaders prompts;
   SeenTwice seen;

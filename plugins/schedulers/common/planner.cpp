@@ -112,8 +112,8 @@ int32_t Planner::last_running() const {
 // Schedules running sequence `i`. If blocks are lacking, preempts running sequences that come later in the order.
 void Planner::serve(int32_t i) {
   if (is_preempted_[i] || remaining(i) < 1 || num_scheduled_ == seq_budget_) return;
-  if (largest_run(i, view_.num_blocks) < 1) return;  // no rows left: more blocks would not help
   int32_t n = largest_run(i, blocks_.num_free());
+  if (n < 1 && largest_run(i, view_.num_blocks) < 1) return;  // no rows left: more blocks would not help
   while (n < 1) {
     if (withdraw_drafts()) {
       n = largest_run(i, blocks_.num_free());
@@ -179,6 +179,7 @@ void Planner::admit_urgent() {
 }
 
 void Planner::admit_waiting() {
+  if (num_running_ - num_admitted_ == static_cast<int32_t>(order_.size())) return;  // no sequence waits
   int64_t reserve = 0;
   for (const int32_t i : order_) {
     if (running(i) || new_tokens_[i] > 0) reserve += still_needed(i);
