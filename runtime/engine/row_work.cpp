@@ -39,8 +39,7 @@ void RowWork::assign(std::span<const LogitRow> rows, std::span<const ScheduledSe
   mask_of_.clear();
   rejected_seq_ = -1;
   // Rows that want a log probability come last, next to the rows that are scored.
-  add_draws(/*described=*/false);
-  add_draws(/*described=*/true);
+  if (add_draws(/*described=*/false)) add_draws(/*described=*/true);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (rows[i].target < 0) continue;
     scores_.rows.push_back(rows[i].row);
@@ -50,14 +49,21 @@ void RowWork::assign(std::span<const LogitRow> rows, std::span<const ScheduledSe
   }
 }
 
-void RowWork::add_draws(bool described) {
+// Adds the rows that draw and want a log probability, or those that want none. Returns whether there are others.
+bool RowWork::add_draws(bool described) {
+  bool any_other = false;
   for (std::size_t i = 0; i < rows_.size(); ++i) {
     const LogitRow& row = rows_[i];
-    if (row.target >= 0 || sequence(row).request().logprobs.has_value() != described) continue;
+    if (row.target >= 0) continue;
+    if (sequence(row).request().logprobs.has_value() != described) {
+      any_other = true;
+      continue;
+    }
     draw_places_.push_back(i);
     add_draw(row);
     if (rejection_) add_draft(draw_places_.size() - 1);
   }
+  return any_other;
 }
 
 void RowWork::add_draw(const LogitRow& row) {

@@ -37,7 +37,7 @@ class RowWork {
   const Sequence& sequence(const LogitRow& row) const {
     return *scheduled_[static_cast<std::size_t>(row.seq)].sequence;
   }
-  void add_draws(bool described);
+  bool add_draws(bool described);
   void add_draw(const LogitRow& row);
   void add_draft(std::size_t draw);
   RowEdits edits_of(const Sequence& owner, std::span<const std::int32_t> drafts);

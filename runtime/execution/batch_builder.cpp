@@ -35,8 +35,12 @@ BatchBuilder::BatchBuilder(const ShardParts& parts, const ExecutionLimits& limit
 void BatchBuilder::add_run(const RowRun& run) {
   const std::int32_t end = run.first + run.num_rows();
   assert(static_cast<std::int64_t>(run.blocks.size()) * block_size_ >= end);
-  token_ids_.insert(token_ids_.end(), run.known.begin(), run.known.end());
-  token_ids_.insert(token_ids_.end(), run.drafts.begin(), run.drafts.end());
+  if (run.known.size() == 1 && run.drafts.empty()) {  // as most runs
+    token_ids_.push_back(run.known.front());
+  } else {
+    token_ids_.insert(token_ids_.end(), run.known.begin(), run.known.end());
+    token_ids_.insert(token_ids_.end(), run.drafts.begin(), run.drafts.end());
+  }
   for (std::int32_t position = run.first; position < end; ++position) {
     positions_.push_back(position);
     const BlockId block = run.blocks[static_cast<std::size_t>(position / block_size_)];
