@@ -203,6 +203,7 @@ void Drafting::verified(Sequence& sequence, std::int32_t num_committed, std::int
         std::span<const std::int32_t>(sequence.tokens).subspan(static_cast<std::size_t>(sequence.num_prompt));
     sequence.prediction.advance(generated, static_cast<std::size_t>(num_committed));
   }
+  if (drafters_.empty()) return;  // the rest is about proposers; welcome() begins anew when some come
   if (predicted) {  // no proposer supplied these drafts; later it has this many more unseen tokens to read
     sequence.draft_state.num_unseen += num_committed;
     return;
