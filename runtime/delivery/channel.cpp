@@ -11,9 +11,11 @@ namespace {
 
 constexpr std::size_t kMaxSpare = 16;  // tokens; what a slow reader has merged is no step's
 
-// The memory need not exist any more.
-void prefetch_to_write(const void* memory, std::size_t bytes) {
-  for (std::size_t at = 0; at < bytes; at += 64) __builtin_prefetch(static_cast<const char*>(memory) + at, /*rw=*/1);
+// A number and not a pointer, because the memory need not exist any more, or not yet.
+void prefetch_to_write(std::uintptr_t memory, std::size_t bytes) {
+  for (std::size_t at = 0; at < bytes; at += 64) {
+    __builtin_prefetch(reinterpret_cast<const void*>(memory + at), /*rw=*/1);
+  }
 }
 
 // The text of the current exception.
@@ -34,11 +36,11 @@ Channel::Channel(std::int32_t num_choices) {
 }
 
 void Channel::prefetch() const {
-  prefetch_to_write(this, sizeof(Channel));
+  prefetch_to_write(reinterpret_cast<std::uintptr_t>(this), sizeof(Channel));
 }
 
 void Channel::prefetch_room() const {
-  prefetch_to_write(room_.load(std::memory_order_relaxed), sizeof(Delta));
+  prefetch_to_write(reinterpret_cast<std::uintptr_t>(room_.load(std::memory_order_relaxed)), sizeof(Delta));
 }
 
 bool Channel::append(Delta&& delta) {
