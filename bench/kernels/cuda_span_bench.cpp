@@ -1,7 +1,8 @@
 // cuda_span_bench: attention of one layer of the 8B shape (32 heads, 8 KV heads, bf16) on the GPU, each figure
 // beside its floor: bytes of K and V over the bandwidth of a copy in the same run, or operations over the peak of the
 // tensor cores. Layers alternate, so that nothing is still in the L2 from the call before.
-//   ./cuda_span_bench [HEAD_DIM [int8|fp8]]  128, as 8B has; a cache in int8 or in E4M3
+//   ./cuda_span_bench [HEAD_DIM [bf16|int8|fp8 [CASE]]]  128, as 8B has; the cache's numbers; only the case of that
+//   name
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -244,7 +245,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "cuda_span_bench: no kernel for heads of %s\n", argv[1]);
     return 2;
   }
-  const std::string type = argc > 2 ? argv[2] : "bf16";
+  const std::string type = argc > 2 ? argv[2] : "bf16", only = argc > 3 ? argv[3] : "";
   Bench bench(head_dim, type == "int8"  ? cuda::SpanCache::kInt8
                         : type == "fp8" ? cuda::SpanCache::kFp8
                                         : cuda::SpanCache::kBf16);
@@ -275,8 +276,9 @@ int main(int argc, char** argv) {
         Case{"verify 1 x 6 rows at 200", 1, 6, 200}, Case{"verify 32 x 5 rows at 2200", 32, 5, 2200},
         Case{"prefill 4000", 1, 4000, 4000}, Case{"prefill 4 x 2000", 4, 2000, 2000},
         Case{"chunk of 512 at 8000", 1, 512, 8000}}) {
-    bench.run(c);
+    if (only.empty() || c.name == only) bench.run(c);
   }
+  if (!only.empty()) return 0;
   bench.append(256);
   bench.append(4000);
 }
