@@ -27,14 +27,27 @@ struct Act {
   }
 };
 
+template <Activation kActivation>
+__device__ __forceinline__ void activate(float (&x)[kVector]) {
+  bool moderate = kActivation == Activation::kSilu;
+#pragma unroll
+  for (int j = 0; j < kVector; ++j) moderate = moderate && magnitude(x[j]) < 80.0f;
+  if (moderate) {
+#pragma unroll
+    for (int j = 0; j < kVector; ++j) x[j] = silu_of_moderate(x[j]);
+  } else {
+#pragma unroll
+    for (int j = 0; j < kVector; ++j) x[j] = Act<kActivation>::of(x[j]);
+  }
+}
+
 // Applies the operation to a and b, elements at the same place. Unary operations ignore b.
 template <class T, Activation kActivation>
 struct Gated {
   static constexpr bool kBinary = true;
   __device__ static float of(float a, float b) { return __fmul_rn(rounded<T>(Act<kActivation>::of(a)), b); }
   __device__ static void apply(Vector& a, const Vector& b) {
-#pragma unroll
-    for (int j = 0; j < kVector; ++j) a.x[j] = Act<kActivation>::of(a.x[j]);
+    activate<kActivation>(a.x);
     if constexpr (sizeof(T) == sizeof(Bf16)) unpack(rounded_eight(a.x), a.x);
 #pragma unroll
     for (int j = 0; j < kVector; ++j) a.x[j] = __fmul_rn(a.x[j], b.x[j]);
@@ -45,8 +58,7 @@ struct Unary {
   static constexpr bool kBinary = false;
   __device__ static float of(float a, float) { return Act<kActivation>::of(a); }
   __device__ static void apply(Vector& a, const Vector&) {
-#pragma unroll
-    for (int j = 0; j < kVector; ++j) a.x[j] = of(a.x[j], 0.0f);
+    activate<kActivation>(a.x);
   }
 };
 template <class T>

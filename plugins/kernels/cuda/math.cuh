@@ -131,6 +131,20 @@ __device__ __forceinline__ float sigmoid(float x) {
 __device__ __forceinline__ float silu(float x) {
   return __fdiv_rn(x, __fadd_rn(1.0f, exp(negative(x))));
 }
+// The same bits for |x| < 80, in half the instructions: nothing overflows, and the quotient is the path that __fdiv_rn
+// takes for such numbers, without its branch.
+__device__ __forceinline__ float silu_of_moderate(float x) {
+  const float minus = negative(x);
+  constexpr float kLog2e = 0x1.715476p+0f, kLog2eLow = 0x1.4ae0c0p-26f;
+  const float shifted = __fadd_rn(__fmul_rn(minus, kLog2e), 0x1.8p+23f);
+  const float f = __fmaf_rn(minus, kLog2eLow, __fmaf_rn(minus, kLog2e, -__fadd_rn(shifted, -0x1.8p+23f)));
+  const float divisor = __fadd_rn(1.0f, exp2_of_parts(static_cast<int>(__float_as_uint(shifted)), f));
+  float inverse;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(divisor));
+  inverse = __fmaf_rn(inverse, __fmaf_rn(-divisor, inverse, 1.0f), inverse);
+  const float quotient = __fmul_rn(x, inverse);
+  return with_sign_of(__fmaf_rn(inverse, __fmaf_rn(-divisor, quotient, x), quotient), x);  // of a zero
+}
 __device__ __forceinline__ float relu(float x) {
   return __fadd_rn(x <= 0.0f ? 0.0f : x, 0.0f);  // a maximum keeps denormals; the sum does not
 }

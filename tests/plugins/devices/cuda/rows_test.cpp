@@ -157,6 +157,17 @@ TEST_F(CudaElementwise, ActivationsGiveTheBitsOfTheReference) {
   }
 }
 
+TEST_F(CudaElementwise, EveryBf16NumberHasTheSiluOfTheReference) {
+  constexpr std::size_t kAll = 1 << 16, kColumns = 4096;
+  std::vector<Bf16> x(kAll), expected(kAll);
+  for (std::size_t i = 0; i < kAll; ++i)
+    x[i] = static_cast<Bf16>(i), expected[i] = narrow<Bf16>(reference::silu(widen(x[i])));
+  const Array<Bf16> xs(x), outs(kAll);
+  const mortise_tensor in = matrix(xs, kAll / kColumns, kColumns), out = matrix(outs, kAll / kColumns, kColumns);
+  expect_ok(table().activation(gpu(), nullptr, MORTISE_ACT_SILU, &in, &out, error()));
+  EXPECT_TRUE(same_bits(expected, outs.get()));
+}
+
 TEST_F(CudaElementwise, SumsAreRoundedOnce) {
   for (Values values : kAllValues) {
     std::mt19937 rng(7);
