@@ -17,7 +17,7 @@ struct Cascade : SpanAttention {
 inline constexpr uint64_t kCapabilities =
     MORTISE_CAP_EXACT | MORTISE_CAP_CAPTURE | MORTISE_CAP_MULTI_QUERY | MORTISE_CAP_SLIDING_WINDOW;
 static_assert(cuda::kSpan == 128, "the numerics id names the span");
-inline constexpr const char* kNumericsId = "cuda-span128/1";
+inline constexpr const char* kNumericsId = "cuda-span128/2";
 
 inline constexpr mortise_component kPaged = AttentionComponent<Paged>::component(
     "paged", "paged KV cache in bf16, int8 or fp8, attention in spans of 128 keys on tensor cores", kBlockSizeSchema,

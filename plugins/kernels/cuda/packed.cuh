@@ -30,6 +30,12 @@ __device__ __forceinline__ uint4 rounded_eight(const float (&x)[8]) {
   return {two_bf16(x[0], x[1]), two_bf16(x[2], x[3]), two_bf16(x[4], x[5]), two_bf16(x[6], x[7])};
 }
 
+// Two numbers that are stored: with the canonical NaN.
+__device__ __forceinline__ std::uint32_t stored_pair(float low, float high) {
+  const std::uint32_t both = two_bf16(low, high), nans = (both + 0x00010001u) & ~both & 0x80008000u;
+  return both - (nans >> 15) * 0x3fu;
+}
+
 // Replaces NaNs of two_bf16 by the canonical NaN. Adding one to 0x7fff sets the sign, which no other number gains.
 __device__ __forceinline__ uint4 with_canonical_nans(uint4 packed) {
   constexpr std::uint32_t kOnes = 0x00010001u, kSigns = 0x80008000u;

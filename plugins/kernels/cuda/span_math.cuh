@@ -61,65 +61,87 @@ MORTISE_BOTH float infinity() {
   return from_bits(0x7f800000u);
 }
 
-// Returns 2^max(x, -126) for x <= 0. NaN counts as -126; checked_sum() handles the row that it came from. The
-// polynomial is that of plugins/kernels/cpu/vec/math.hpp. x + 1.5 * 2^23 rounds to the nearest integer (ties to even)
-// and leaves it in the low bits, which are then shifted into the exponent.
-MORTISE_BOTH float exp2_floored(float x) {
-  constexpr float kRound = 0x1.8p23f;
-  x = fmaxf(x, -126.0f);
-  const float t = add(x, kRound);
-  const float f = add(x, -add(t, -kRound));
-  float p = 0x1.41fbbcp-13f;
-  p = fma(p, f, 0x1.5f3e54p-10f);
-  p = fma(p, f, 0x1.3b2d4cp-7f);
-  p = fma(p, f, 0x1.c6aee8p-5f);
-  p = fma(p, f, 0x1.ebfbdcp-3f);
-  p = fma(p, f, 0x1.62e43p-1f);
-  p = fma(f, p, 1.0f);
+// Returns a b + c, but 0 for less and for NaN, and 1 for more.
+MORTISE_BOTH float saturated_fma(float a, float b, float c) {
+#if defined(__CUDA_ARCH__)
+  float r;
+  asm("fma.rn.ftz.sat.f32 %0, %1, %2, %3;" : "=f"(r) : "f"(a), "f"(b), "f"(c));
+  return r;
+#else
+  const float x = std::fmaf(a, b, c);
+  return x > 0.0f ? x < 1.0f ? x : 1.0f : 0.0f;
+#endif
+}
+
+// Weights are relative to 2^m, where m is an integer, the largest t' = s * c of the span rounded up. So the factors
+// that merge spans are powers of two. NaN if there is a NaN among the scores.
+MORTISE_BOTH float weight_exponent(float largest_score, float scale) {
+  return ceilf(mul(largest_score, scale));
+}
+
+// Scores to weights: 2^max(t' - m, -64). A score becomes y = (t' - m) / 64 + 1, limited to 0 .. 1 by the same
+// instruction, which is a * score + b. NaN counts as 0; checked_sum() handles the row that it came from.
+struct WeightLine {
+  float a, b;
+};
+constexpr float kWeightRange = 64.0f;
+MORTISE_BOTH WeightLine weight_line(float scale, float m) {
+  return {mul(scale, 1.0f / kWeightRange), fma(m, -1.0f / kWeightRange, 1.0f)};
+}
+
+// 2^f for f from -1/2 to 1/2 is 1 + f (kTerm1 + f (kTerm2 + f kTerm3)): the smallest relative error that three
+// terms allow, 1.01e-4, a twentieth of what rounding to bf16 loses. Adding kRound rounds 64 y to an integer (ties to
+// even) and leaves it, less 64, in the low bits, which are then shifted into the exponent.
+constexpr float kRound = 0x1.8p23f - kWeightRange;
+constexpr float kTerm1 = 0x1.62f5fap-1f, kTerm2 = 0x1.f00c4cp-3f, kTerm3 = 0x1.c2a21cp-5f;
+
+// Returns the weight of a score before it is rounded to bf16.
+MORTISE_BOTH float probability(float score, WeightLine line) {
+  const float y = saturated_fma(score, line.a, line.b);
+  const float t = fma(y, kWeightRange, kRound);
+  const float f = fma(y, kWeightRange, -add(t, -kRound));
+  float p = fma(f, kTerm3, kTerm2);
+  p = fma(p, f, kTerm1);
+  p = fma(p, f, 1.0f);
   return from_bits(bits(p) + (bits(t) << 23));
 }
 
-// Returns the unnormalised probability of a score before it is rounded to bf16: 2^(t' - m), t' = s * c.
-MORTISE_BOTH float probability(float score, float scale, float m) {
-  return exp2_floored(add(mul(score, scale), -m));
-}
-
 #if defined(__CUDACC__)
-// Turns scores into probabilities with the same operations as `probability`. The scores are independent, so their
-// operations overlap.
+// Turns scores into weights with the same operations as `probability`. The scores are independent, so their operations
+// overlap.
 template <int n>
-__device__ __forceinline__ void to_probabilities(float (&x)[n], float scale, float m) {
-  constexpr float kRound = 0x1.8p23f;
-  constexpr float kTerms[6] = {0x1.5f3e54p-10f, 0x1.3b2d4cp-7f, 0x1.c6aee8p-5f, 0x1.ebfbdcp-3f, 0x1.62e43p-1f, 1.0f};
+__device__ __forceinline__ void to_probabilities(float (&x)[n], WeightLine line) {
   float t[n], f[n], p[n];
 #pragma unroll
-  for (int i = 0; i < n; ++i) x[i] = mul(x[i], scale);
+  for (int i = 0; i < n; ++i) x[i] = saturated_fma(x[i], line.a, line.b);
 #pragma unroll
-  for (int i = 0; i < n; ++i) x[i] = add(x[i], -m);
-#pragma unroll
-  for (int i = 0; i < n; ++i) x[i] = fmaxf(x[i], -126.0f);
-#pragma unroll
-  for (int i = 0; i < n; ++i) t[i] = add(x[i], kRound);
+  for (int i = 0; i < n; ++i) t[i] = fma(x[i], kWeightRange, kRound);
 #pragma unroll
   for (int i = 0; i < n; ++i) f[i] = add(t[i], -kRound);
 #pragma unroll
-  for (int i = 0; i < n; ++i) f[i] = add(x[i], -f[i]);
+  for (int i = 0; i < n; ++i) f[i] = fma(x[i], kWeightRange, -f[i]);
 #pragma unroll
-  for (int i = 0; i < n; ++i) p[i] = 0x1.41fbbcp-13f;
+  for (int i = 0; i < n; ++i) p[i] = fma(f[i], kTerm3, kTerm2);
 #pragma unroll
-  for (int term = 0; term < 6; ++term) {
+  for (int i = 0; i < n; ++i) p[i] = fma(p[i], f[i], kTerm1);
 #pragma unroll
-    for (int i = 0; i < n; ++i) p[i] = fma(p[i], f[i], kTerms[term]);
-  }
+  for (int i = 0; i < n; ++i) p[i] = fma(p[i], f[i], 1.0f);
 #pragma unroll
   for (int i = 0; i < n; ++i) x[i] = from_bits(bits(p[i]) + (bits(t[i]) << 23));
 }
 #endif
 
-// Returns the sum of a partial whose largest t' is m. It is NaN if there is a NaN or +infinity among the scores, or if
-// all scores are -infinity. A row that sees no key of the span has m = -infinity too; its sum 0 stays.
+// Returns 2^max(x, -126) for an integer x <= 0. NaN counts as -126.
+MORTISE_BOTH float power_of_two(float x) {
+  return from_bits((bits(add(fmaxf(x, -126.0f), 0x1.8p23f)) << 23) + bits(1.0f));
+}
+
+// Returns the sum of a partial with weights relative to 2^m. It is NaN if there is a NaN or +infinity among the scores,
+// if all scores are -infinity, or if |m| is 2^30 or more, where f32 no longer tells scores apart that differ by
+// kWeightRange. A row that sees no key of the span has m = -infinity too; its sum 0 stays.
 MORTISE_BOTH float checked_sum(float sum, float m) {
-  return m < infinity() && (m > -infinity() || sum == 0.0f) ? sum : from_bits(0x7fc00000u);
+  constexpr float kLimit = 0x1p30f;
+  return m < kLimit && (m > -kLimit || sum == 0.0f) ? sum : from_bits(0x7fc00000u);
 }
 
 // Returns the larger number, or NaN if either is NaN.
@@ -134,25 +156,31 @@ MORTISE_BOTH float larger(float a, float b) {
 }
 
 // The factors that merge (m, sum, O) with the next partial (m2, sum2, O2): O = fma(O2, right, O * left), sum likewise.
-// One of the two factors is 1. An empty partial is (-infinity, 0, 0) and changes nothing, on either side.
+// Both are powers of two, and one of them is 1. An empty partial is (-infinity, 0, 0) and changes nothing, on either
+// side.
 struct MergeFactors {
   float m, left, right;
 };
 MORTISE_BOTH MergeFactors merge_factors(float m, float m2) {
   const float largest = larger(m, m2);
-  return {largest, exp2_floored(add(m, -largest)), exp2_floored(add(m2, -largest))};
+  return {largest, power_of_two(add(m, -largest)), power_of_two(add(m2, -largest))};
 }
 MORTISE_BOTH float merged(float left, float right, const MergeFactors& w) {
   return fma(right, w.right, mul(left, w.left));
 }
 
-// Returns one element of out. sum is 0 for a row that sees nothing. Adding +0 makes a zero positive.
-MORTISE_BOTH float quotient(float o, float sum) {
+// Returns 1 / sum, or 0 for a row that sees nothing.
+MORTISE_BOTH float inverse(float sum) {
 #if defined(__CUDA_ARCH__)
-  return sum == 0.0f ? 0.0f : __fadd_rn(__fdiv_rn(o, sum), 0.0f);
+  return sum == 0.0f ? 0.0f : __frcp_rn(sum);
 #else
-  return sum == 0.0f ? 0.0f : o / sum + 0.0f;
+  return sum == 0.0f ? 0.0f : 1.0f / sum;
 #endif
+}
+
+// Returns one element of out. Adding +0 makes a zero positive.
+MORTISE_BOTH float normalised(float o, float inverse_of_sum) {
+  return fma(o, inverse_of_sum, 0.0f);
 }
 
 }  // namespace span

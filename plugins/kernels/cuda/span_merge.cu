@@ -122,8 +122,9 @@ __device__ __forceinline__ void merge_few(const SpanArgs& args, const SpanMerge&
     }
     if (!has_columns) continue;
     Bf16Bits* const out = out_of(args, merge, first + r) + column;
+    const float inverse_of_sum = inverse(row.sum);
 #pragma unroll
-    for (int c = 0; c < kColumns; c += 2) store_pair(out + c, row.o.at[c], row.o.at[c + 1], row.sum);
+    for (int c = 0; c < kColumns; c += 2) store_pair(out + c, row.o.at[c], row.o.at[c + 1], inverse_of_sum);
   }
 }
 
@@ -159,7 +160,7 @@ __device__ __forceinline__ void merge_many(const SpanArgs& args, const SpanMerge
 #pragma unroll
     for (int i = 0; i < kManyAtATime; ++i) result.add(factors[i], batch.o[i]);
   }
-  if (has_column) out_of(args, merge, index)[column] = to_bf16(quotient(result.o.at[0], result.sum));
+  if (has_column) out_of(args, merge, index)[column] = to_bf16(normalised(result.o.at[0], inverse(result.sum)));
 }
 
 // All launches of a bucket have the same size, so the warps divide the merges that this batch has: first the first warp

@@ -174,7 +174,13 @@ class OwnWorker {
 #pragma unroll 1
     for (int span = run.span_begin; span < run.span_end; ++span) {
       Partial<kTiles> next;
-      do_span<kTiles>(run, rows, span, next);
+      const int last = run.position + run.num_tokens - 1;
+      // Without conditions in between, loads of later chunks overlap products of earlier ones.
+      if (sees_all(span, run.position, last, args_.window)) {
+        do_span<kTiles, true>({0, kSpanChunks}, rows, span, next);
+      } else {
+        do_span<kTiles, false>(chunks_of(span, run.position, last, args_.window), rows, span, next);
+      }
       if (folds) {
         fold(folded, next);
       } else {
@@ -211,23 +217,25 @@ class OwnWorker {
     }
   }
 
-  template <int kTiles>
-  __device__ __forceinline__ void do_span(const SpanRun& run, const Rows<kTiles>& rows, int span,
-                                          Partial<kTiles>& out) {
-    const int last = run.position + run.num_tokens - 1;
-    const Chunks chunks = chunks_of(span, run.position, last, args_.window);
-    const bool masked = !sees_all(span, run.position, last, args_.window);
+  // kWhole: all rows see all keys of the span. Otherwise some row sees some key of these chunks.
+  template <int kTiles, bool kWhole>
+  __device__ __forceinline__ void do_span(Chunks chunks, const Rows<kTiles>& rows, int span, Partial<kTiles>& out) {
     float s[kTiles][kMine][4];
-    add_keys<kTiles>(chunks, rows, s);
-    put_maxima<kTiles>(span, chunks, rows, masked, s);
+    add_keys<kTiles, kWhole>(chunks, rows, s);
+    put_maxima<kTiles, kWhole>(span, chunks, rows, s);
     sync_users();  // the maxima of all warps are complete
     get_maxima<kTiles>(out);
-    put_probabilities<kTiles>(span, chunks, rows, masked, s, out);
+    put_probabilities<kTiles, kWhole>(span, chunks, rows, s, out);
     sync_users();
-    add_values<kTiles>(chunks, out);
+    add_values<kTiles, kWhole>(chunks, out);
   }
 
-  template <int kTiles>
+  template <bool kWhole>
+  static __device__ __forceinline__ bool skips(Chunks chunks, int chunk) {
+    return !kWhole && (chunk < chunks.begin || chunk >= chunks.end);
+  }
+
+  template <int kTiles, bool kWhole>
   __device__ __forceinline__ void add_keys(Chunks chunks, const Rows<kTiles>& rows, float (&s)[kTiles][kMine][4]) {
     ring_.wait_full();
     const std::uint32_t keys = ring_.half(), by_rows = Piece<kHeadDim>::lane_by_rows(lane_);
@@ -236,7 +244,7 @@ class OwnWorker {
       const int chunk = warp_ + c * kDecodeWarps;
 #pragma unroll
       for (int t = 0; t < kTiles; ++t) s[t][c][0] = s[t][c][1] = s[t][c][2] = s[t][c][3] = 0.0f;
-      if (chunk < chunks.begin || chunk >= chunks.end) continue;
+      if (skips<kWhole>(chunks, chunk)) continue;
 #pragma unroll
       for (int step = 0; step < kQuerySteps; ++step) {
         std::uint32_t k[4];
@@ -249,8 +257,8 @@ class OwnWorker {
   }
 
   // Writes the largest score of each row among the warp's keys.
-  template <int kTiles>
-  __device__ __forceinline__ void put_maxima(int span, Chunks chunks, const Rows<kTiles>& rows, bool masked,
+  template <int kTiles, bool kWhole>
+  __device__ __forceinline__ void put_maxima(int span, Chunks chunks, const Rows<kTiles>& rows,
                                              const float (&s)[kTiles][kMine][4]) const {
 #pragma unroll
     for (int t = 0; t < kTiles; ++t) {
@@ -258,10 +266,10 @@ class OwnWorker {
 #pragma unroll
       for (int c = 0; c < kMine; ++c) {
         const int chunk = warp_ + c * kDecodeWarps, key = span * kSpan + chunk * kKeyChunk + lane_ / 4;
-        if (chunk < chunks.begin || chunk >= chunks.end) continue;
+        if (skips<kWhole>(chunks, chunk)) continue;
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
-          const bool sees = !masked || visible_at(rows.position[t][j % 2], args_.window)(key + j / 2 * 8);
+          const bool sees = kWhole || visible_at(rows.position[t][j % 2], args_.window)(key + j / 2 * 8);
           m[j % 2] = larger(m[j % 2], sees ? s[t][c][j] : -infinity());
         }
       }
@@ -289,26 +297,27 @@ class OwnWorker {
         out.m[t][1] = larger(out.m[t][1], m[1]);
       }
       // Rounding is monotonic, so this is the largest of the rounded products.
-      out.m[t][0] = mul(out.m[t][0], args_.scale);
-      out.m[t][1] = mul(out.m[t][1], args_.scale);
+      out.m[t][0] = weight_exponent(out.m[t][0], args_.scale);
+      out.m[t][1] = weight_exponent(out.m[t][1], args_.scale);
     }
   }
 
-  template <int kTiles>
-  __device__ __forceinline__ void put_probabilities(int span, Chunks chunks, const Rows<kTiles>& rows, bool masked,
+  template <int kTiles, bool kWhole>
+  __device__ __forceinline__ void put_probabilities(int span, Chunks chunks, const Rows<kTiles>& rows,
                                                     const float (&s)[kTiles][kMine][4],
                                                     const Partial<kTiles>& out) const {
 #pragma unroll
     for (int t = 0; t < kTiles; ++t) {
+      const WeightLine lines[2] = {weight_line(args_.scale, out.m[t][0]), weight_line(args_.scale, out.m[t][1])};
 #pragma unroll
       for (int c = 0; c < kMine; ++c) {
         const int chunk = warp_ + c * kDecodeWarps, key = span * kSpan + chunk * kKeyChunk + lane_ / 4;
-        if (chunk < chunks.begin || chunk >= chunks.end) continue;
+        if (skips<kWhole>(chunks, chunk)) continue;
         float w[4];
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
-          w[j] = probability(s[t][c][j], args_.scale, out.m[t][j % 2]);
-          if (masked && !visible_at(rows.position[t][j % 2], args_.window)(key + j / 2 * 8)) w[j] = 0.0f;
+          w[j] = probability(s[t][c][j], lines[j % 2]);
+          if (!kWhole && !visible_at(rows.position[t][j % 2], args_.window)(key + j / 2 * 8)) w[j] = 0.0f;
         }
         const std::uint32_t to = probabilities(t) + chunk * kKeyChunk * 16 + lane_ * 4;
         store_word_at(to, pack(w[0], w[1]));
@@ -318,7 +327,7 @@ class OwnWorker {
   }
 
   // Computes O of the warp's part of head_dim. Every warp computes the sums.
-  template <int kTiles>
+  template <int kTiles, bool kWhole>
   __device__ __forceinline__ void add_values(Chunks chunks, Partial<kTiles>& out) {
     constexpr int kSteps = Partial<kTiles>::kSteps;
     ring_.wait_full();
@@ -339,7 +348,7 @@ class OwnWorker {
       }
 #pragma unroll
       for (int c = 0; c < 2; ++c) {
-        if (pair + c < chunks.begin || pair + c >= chunks.end) continue;
+        if (skips<kWhole>(chunks, pair + c)) continue;
 #pragma unroll
         for (int i = 0; i < kSteps; ++i) {
           if (!has(i)) continue;
@@ -408,13 +417,14 @@ class OwnWorker {
       for (int r = 0; r < 2; ++r) {
         const int row = 8 * t + 2 * (lane_ % 4) + r, token = row / run.num_heads, head = row - token * run.num_heads;
         if (row >= run.num_tokens * run.num_heads) continue;
+        const float inverse_of_sum = inverse(partial.sum[t][r]);
         Bf16Bits* const to = args_.out + (run.row + token) * args_.out_row_stride +
                              (run.head + head) * args_.out_head_stride + lane_ / 4;
 #pragma unroll
         for (int i = 0; i < Partial<kTiles>::kSteps; ++i) {
           if (!has(i)) continue;
-          to[16 * step_of(i)] = to_bf16(quotient(partial.o[t][i][r], partial.sum[t][r]));
-          to[16 * step_of(i) + 8] = to_bf16(quotient(partial.o[t][i][2 + r], partial.sum[t][r]));
+          to[16 * step_of(i)] = to_bf16(normalised(partial.o[t][i][r], inverse_of_sum));
+          to[16 * step_of(i) + 8] = to_bf16(normalised(partial.o[t][i][2 + r], inverse_of_sum));
         }
       }
     }

@@ -18,8 +18,12 @@ using namespace span;
 
 constexpr int kGroups = kPrefillRows / kWarpgroupRows, kGroupThreads = 128;
 constexpr int kUsers = kGroups * kGroupThreads, kThreads = kUsers + kGroupThreads;
-constexpr int kQueryThreads = kGroupThreads - 32;        // threads that load q
-constexpr int kManyRegisters = 232, kFewRegisters = 40;  // each thread is launched with 168
+constexpr int kQueryThreads = kGroupThreads - 32;  // threads that load q
+// A thread is launched with 168 registers. Threads that convert a cache in bytes need more than those that only load q.
+template <SpanCache kCache>
+constexpr int kManyRegisters = in_bytes(kCache) ? 232 : 240;
+template <SpanCache kCache>
+constexpr int kFewRegisters = in_bytes(kCache) ? 40 : 24;
 
 template <int kHeadDim, SpanCache kCache>
 struct Shape {
@@ -36,7 +40,8 @@ struct Shape {
   // for each tile of q: "full" for both warpgroups, and "free"
   static constexpr int kQueryBarriers = kBarriers + RingShape::kBarrierBytes;
   static constexpr int kStageBarriers = kQueryBarriers + 2 * kQueryTiles * 8;
-  static constexpr int kOnes = (kStageBarriers + (kStages ? Stage::kBarrierBytes : 0) + 15) / 16 * 16;
+  static constexpr int kTurns = kStageBarriers + (kStages ? Stage::kBarrierBytes : 0);
+  static constexpr int kOnes = (kTurns + kGroups * 8 + 15) / 16 * 16;
   static constexpr int kBytes = kOnes + kOnesBytes;
 };
 template <int kHeadDim, SpanCache kCache>
@@ -117,7 +122,7 @@ template <int kHeadDim, SpanCache kCache>
 __device__ __forceinline__ void load_queries(const SpanArgs& args, const SpanRun& run,
                                              const Queries<kHeadDim, kCache>& to, int thread) {
   // kTogether loads overlap, because each has a long latency
-  constexpr int kUnits = kHeadDim / 8, kAll = kPrefillRows * kUnits, kTogether = 4;
+  constexpr int kUnits = kHeadDim / 8, kAll = kPrefillRows * kUnits, kTogether = 2;
   const int num_rows = run.num_tokens * run.num_heads;
   wait_barrier(to.is_read, to.phase ^ 1);
 #pragma unroll 1
@@ -186,16 +191,39 @@ __device__ __forceinline__ void prepare_tiles(const SpanArgs& args, const SpanRu
   }
 }
 
+// The warpgroups use the tensor cores in turns, so that one multiplies while the other computes weights. Each takes as
+// many turns as the other, the first one the first. One per thread.
+class Turns {
+ public:
+  __device__ Turns(std::uint32_t barriers, int group)
+      : mine_(barriers + 8 * group), other_(barriers + 8 * (1 - group)), phase_(1 - group) {}
+  static __device__ void make(std::uint32_t barriers) {
+    for (int group = 0; group < kGroups; ++group) make_barrier(barriers + 8 * group, kGroupThreads);
+    publish_barriers();
+  }
+  __device__ __forceinline__ void wait() {
+    wait_barrier(other_, phase_);
+    phase_ ^= 1;
+  }
+  __device__ __forceinline__ void give() { arrive(mine_); }
+
+ private:
+  const std::uint32_t mine_, other_;
+  int phase_;
+};
+static_assert(kGroups == 2);
+
 // Computes 64 rows of the tile. One per thread of a warpgroup; methods are called by the whole warpgroup. Invariant:
 // each half of the run is taken from the ring once.
 template <int kHeadDim, SpanCache kCache>
 class Rows {
  public:
   __device__ Rows(const SpanArgs& args, const SpanRun& run, PrefillRing<kHeadDim, kCache>& ring,
-                  const Queries<kHeadDim, kCache>& queries, std::uint32_t ones, int warp)
+                  const Queries<kHeadDim, kCache>& queries, Turns& turns, std::uint32_t ones, int warp)
       : args_(args),
         run_(run),
         ring_(ring),
+        turns_(turns),
         queries_(queries),
         ones_(ones),
         group_(warp / (kGroupThreads / 32)),
@@ -211,40 +239,94 @@ class Rows {
                              visible_at(position_of(tile_row(1)), args_.window)};
     const int first = position_of(first_row_), last = position_of(first_row_ + kWarpgroupRows - 1);
     const int warp_first = position_of(warp_row_), warp_last = position_of(warp_row_ + 15);
+    // The other spans of the run have P = 0 for all of these rows, so leaving them out changes no bit.
+    const bool any = first_row_ < num_rows_;
+    const int begin = any ? max(run_.span_begin, visible_at(first, args_.window).low / kSpan) : run_.span_end;
+    const int end = any ? min(run_.span_end, last / kSpan + 1) : run_.span_end;
     WarpgroupPartial<kHeadDim> folded;
     clear(folded);
-#pragma unroll 1
-    for (int span = run_.span_begin; span < run_.span_end; ++span) {
-      // Spans that none of these rows sees have P = 0, so leaving them out changes no bit.
-      const Chunks seen = span::chunks_of(span, first, last, args_.window);
-      if (first_row_ >= num_rows_ || seen.begin >= seen.end) {
-        pass();
-        pass();
-        continue;
-      }
-      WarpgroupStats stats;
-      Probabilities p;
-      const bool masked = !sees_all(span, warp_first, warp_last, args_.window);
-      compute_probabilities<kHeadDim>(ring_, q, span, sees, masked, args_.scale, stats.m, p);
-      add_span<kHeadDim>(ring_, ones_, p, stats, SpanFold<kHeadDim>(folded, stats));
+    pass(begin - run_.span_begin);
+    if constexpr (kAhead) {
+      attend_ahead(q, begin, end, sees, warp_first, warp_last, folded);
+    } else {
+      attend_in_order(q, begin, end, sees, warp_first, warp_last, folded);
     }
+    pass(run_.span_end - end);
     arrive(queries_.is_read);
     write(folded);
   }
 
  private:
-  __device__ __forceinline__ int tile_row(int half) const {
-    return warp_row_ + lane_ / 4 + 8 * half;
-  }
+  __device__ __forceinline__ int tile_row(int half) const { return warp_row_ + lane_ / 4 + 8 * half; }
   // Returns the position of the row's token. Rows past the last get the position of the last token.
   __device__ __forceinline__ int position_of(int row) const {
     return min(run_.position + row / run_.num_heads, last_position(run_));
   }
 
-  // Takes a half from the ring without using it.
-  __device__ __forceinline__ void pass() {
-    ring_.wait_full();
-    ring_.leave();
+  // Whether registers have room for the next scores beside the span's O and the folded one.
+  static constexpr bool kAhead = kHeadDim <= 128;
+  using Fold = SpanFold<kHeadDim>;
+
+  __device__ __forceinline__ void attend_ahead(std::uint32_t q, int begin, int end, const Visible (&sees)[2],
+                                               int warp_first, int warp_last, WarpgroupPartial<kHeadDim>& folded) {
+    turns_.wait();
+    if (begin == end) {
+      turns_.give();
+      return;
+    }
+    Scores s;
+    begin_scores<kHeadDim>(ring_, q, s);
+    turns_.give();
+    end_scores(ring_, s);
+#pragma unroll 1
+    for (int span = begin; span < end; ++span) {
+      WarpgroupStats stats;
+      Fold fold(folded, stats);
+      const bool masked = !sees_all(span, warp_first, warp_last, args_.window);
+      const auto wait = [&] { turns_.wait(); };
+      const auto use = [&](int, const float(&o)[Fold::kTiles][4]) {
+        if (span + 1 == end) {
+          turns_.give();
+          fold(0, o);
+        } else {
+          begin_scores<kHeadDim>(ring_, q, s);
+          turns_.give();
+          fold(0, o);
+          hold(folded.o);  // while the tensor cores compute the scores
+          end_scores(ring_, s);
+        }
+      };
+      add_span<kHeadDim>(ring_, ones_, span, sees, masked, args_.scale, s, stats, wait, use);
+    }
+  }
+
+  __device__ __forceinline__ void attend_in_order(std::uint32_t q, int begin, int end, const Visible (&sees)[2],
+                                                  int warp_first, int warp_last, WarpgroupPartial<kHeadDim>& folded) {
+#pragma unroll 1
+    for (int span = begin; span < end; ++span) {
+      Scores s;
+      begin_scores<kHeadDim>(ring_, q, s);
+      end_scores(ring_, s);
+      WarpgroupStats stats;
+      Fold fold(folded, stats);
+      const bool masked = !sees_all(span, warp_first, warp_last, args_.window);
+      add_span<kHeadDim>(
+          ring_, ones_, span, sees, masked, args_.scale, s, stats, [] {}, fold);
+    }
+  }
+
+  // Takes K and V of some spans from the ring without using them, and a turn for each.
+  __device__ __forceinline__ void pass(int spans) {
+#pragma unroll 1
+    for (int i = 0; i < spans; ++i) {
+      for (int half = 0; half < 2; ++half) {
+        ring_.wait_full();
+        ring_.leave();
+      }
+      if constexpr (!kAhead) continue;
+      turns_.wait();
+      turns_.give();
+    }
   }
 
   __device__ __forceinline__ void write(const WarpgroupPartial<kHeadDim>& from) const {
@@ -252,11 +334,12 @@ class Rows {
     for (int half = 0; half < 2; ++half) {
       const int row = tile_row(half), token = row / run_.num_heads;
       if (row >= num_rows_) continue;
+      const float inverse_of_sum = inverse(from.sum[half]);
       Bf16Bits* out = args_.out + (run_.row + token) * args_.out_row_stride +
                       (run_.head + row - token * run_.num_heads) * args_.out_head_stride + 2 * (lane_ % 4);
 #pragma unroll
       for (int i = 0; i < kHeadDim / 8; ++i) {
-        store_pair(out + 8 * i, from.o[i][2 * half], from.o[i][2 * half + 1], from.sum[half]);
+        store_pair(out + 8 * i, from.o[i][2 * half], from.o[i][2 * half + 1], inverse_of_sum);
       }
     }
   }
@@ -264,6 +347,7 @@ class Rows {
   const SpanArgs& args_;
   const SpanRun& run_;
   PrefillRing<kHeadDim, kCache>& ring_;
+  Turns& turns_;
   const Queries<kHeadDim, kCache>& queries_;
   const std::uint32_t ones_;
   const int group_, lane_;
@@ -282,6 +366,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     }
     PrefillRing<kHeadDim, kCache>::make(barriers);
     Queries<kHeadDim, kCache>::make_barriers(at);
+    Turns::make(at + Shape<kHeadDim, kCache>::kTurns);
   }
   make_ones(memory + Shape<kHeadDim, kCache>::kOnes);
   __syncthreads();
@@ -289,7 +374,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   // tells the compiler that all lanes have the same value
   const int warp = __shfl_sync(kWarp, static_cast<int>(threadIdx.x) / 32, 0);
   if (warp >= kUsers / 32) {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kFewRegisters));
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kFewRegisters<kCache>));
     if (warp == kUsers / 32) {
       see_writes();
       bring<kHeadDim, kCache>(args, runs, num_runs, at, ring);
@@ -297,12 +382,13 @@ __global__ void __launch_bounds__(kThreads, 1)
       prepare_tiles<kHeadDim, kCache>(args, runs, num_runs, at, ring);
     }
   } else {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kManyRegisters));
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kManyRegisters<kCache>));
+    Turns turns(at + Shape<kHeadDim, kCache>::kTurns, warp / (kGroupThreads / 32));
 #pragma unroll 1
     for (int n = 0; run_of(n) < num_runs; ++n) {
       const SpanRun run = runs[run_of(n)];
       const Queries<kHeadDim, kCache> queries(at, n);
-      Rows<kHeadDim, kCache>(args, run, ring, queries, at + Shape<kHeadDim, kCache>::kOnes, warp).attend();
+      Rows<kHeadDim, kCache>(args, run, ring, queries, turns, at + Shape<kHeadDim, kCache>::kOnes, warp).attend();
     }
   }
 }

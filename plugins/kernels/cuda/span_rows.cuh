@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/bf16.cuh"
+#include "kernels/cuda/packed.cuh"
 #include "kernels/cuda/span_math.cuh"
 #include "kernels/cuda/span_mma.cuh"
 
@@ -38,10 +39,11 @@ __device__ __forceinline__ void hide(Scores& s, const Visible (&sees)[2], int fi
   }
 }
 
-// Sets the probabilities of keys that their row does not see to 0.
+// Sets the probabilities of keys that their row does not see to 0, in chunks kBegin .. kEnd.
+template <int kBegin = 0, int kEnd = kSpanChunks>
 __device__ __forceinline__ void hide(Probabilities& p, const Visible (&sees)[2], int first_key) {
 #pragma unroll
-  for (int i = 0; i < kKeyTiles; ++i) {
+  for (int i = 2 * kBegin; i < 2 * kEnd; ++i) {
     const int key = first_key + 8 * i;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -50,9 +52,9 @@ __device__ __forceinline__ void hide(Probabilities& p, const Visible (&sees)[2],
   }
 }
 
-// Returns the largest t' of the row in this span.
+// Returns the exponent m of the row's weights in this span.
 template <int half>
-__device__ __forceinline__ float row_max(const Scores& s, float scale) {
+__device__ __forceinline__ float row_exponent(const Scores& s, float scale) {
   // four independent maxima, so that their operations overlap
   float side[4] = {-infinity(), -infinity(), -infinity(), -infinity()};
 #pragma unroll
@@ -63,18 +65,20 @@ __device__ __forceinline__ float row_max(const Scores& s, float scale) {
   float m = larger(larger(side[0], side[1]), larger(side[2], side[3]));
   m = larger(m, __shfl_xor_sync(kWarp, m, 1));
   m = larger(m, __shfl_xor_sync(kWarp, m, 2));
-  return mul(m, scale);  // rounding is monotonic: this is the largest of the rounded products
+  return weight_exponent(m, scale);  // rounding is monotonic: this is the largest of the rounded products
 }
 
-template <int half>
+// Computes the row's probabilities in chunks kBegin .. kEnd.
+template <int half, int kBegin = 0, int kEnd = kSpanChunks>
 __device__ __forceinline__ void row_probabilities(const Scores& s, float scale, float m, Probabilities& p) {
+  const WeightLine line = weight_line(scale, m);
   constexpr int kTogether = 4;  // key tiles of an iteration; a thread has two scores of a row in each
 #pragma unroll
-  for (int i = 0; i < kKeyTiles; i += kTogether) {
+  for (int i = 2 * kBegin; i < 2 * kEnd; i += kTogether) {
     float w[2 * kTogether];
 #pragma unroll
     for (int j = 0; j < 2 * kTogether; ++j) w[j] = s[i + j / 2][2 * half + j % 2];
-    to_probabilities(w, scale, m);
+    to_probabilities(w, line);
 #pragma unroll
     for (int j = 0; j < kTogether; ++j) p[(i + j) / 2][(i + j) % 2 * 2 + half] = pack(w[2 * j], w[2 * j + 1]);
   }
@@ -100,9 +104,8 @@ __device__ __forceinline__ bool sees_all(int span, int first, int last, int wind
 }
 
 // Stores two neighbouring elements of out.
-__device__ __forceinline__ void store_pair(Bf16Bits* out, float o0, float o1, float sum) {
-  const std::uint32_t low = to_bf16(quotient(o0, sum)), high = to_bf16(quotient(o1, sum));
-  *reinterpret_cast<std::uint32_t*>(out) = low | high << 16;
+__device__ __forceinline__ void store_pair(Bf16Bits* out, float o0, float o1, float inverse_of_sum) {
+  *reinterpret_cast<std::uint32_t*>(out) = stored_pair(normalised(o0, inverse_of_sum), normalised(o1, inverse_of_sum));
 }
 
 }  // namespace mortise::cuda::span

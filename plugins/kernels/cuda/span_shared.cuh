@@ -105,18 +105,21 @@ class SharedTile {
     for (int span = run_.span_begin; span < run_.span_end; ++span) {
       const bool masked = __any_sync(kWarp, max(sees_[0].low, sees_[1].low) > span * kSpan);
       WarpgroupStats stats;
-      Probabilities p;
-      compute_probabilities<kHeadDim>(ring_, shared_address(queries_), span, sees_, masked, args_.scale, stats.m, p);
+      Scores s;
+      begin_scores<kHeadDim>(ring_, shared_address(queries_), s);
+      end_scores(ring_, s);
       SpanFold<kHeadDim> fold(folded, stats);
       constexpr int kTiles = SpanFold<kHeadDim>::kTiles;
-      add_span<kHeadDim>(ring_, ones_, p, stats, [&](int pass, const float(&o)[kTiles][4]) {
-        if (run_.folds != 0) {
-          fold(pass, o);
-        } else {
-          write(o, pass * kTiles * 8, stats.m, stats.sum, partial);
-          if ((pass + 1) * kTiles * 8 == kHeadDim) ++partial;
-        }
-      });
+      add_span<kHeadDim>(
+          ring_, ones_, span, sees_, masked, args_.scale, s, stats, [] {},
+          [&](int pass, const float(&o)[kTiles][4]) {
+            if (run_.folds != 0) {
+              fold(pass, o);
+            } else {
+              write(o, pass * kTiles * 8, stats.m, stats.sum, partial);
+              if ((pass + 1) * kTiles * 8 == kHeadDim) ++partial;
+            }
+          });
     }
     if (run_.folds != 0) write(folded.o, 0, folded.m, folded.sum, partial);
   }

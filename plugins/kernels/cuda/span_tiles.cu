@@ -319,8 +319,8 @@ class Rows {
                                     : !sees_all(span, warp_low_, warp_high_, args_.window);
     const int first_key = span * kSpan + 2 * (lane_ % 4);
     if (masked) hide(s, sees_, first_key);
-    stats.m[0] = row_max<0>(s, args_.scale);
-    stats.m[1] = row_max<1>(s, args_.scale);
+    stats.m[0] = row_exponent<0>(s, args_.scale);
+    stats.m[1] = row_exponent<1>(s, args_.scale);
     row_probabilities<0>(s, args_.scale, stats.m[0], p);
     row_probabilities<1>(s, args_.scale, stats.m[1], p);
     if (masked) hide(p, sees_, first_key);
@@ -384,12 +384,13 @@ class Rows {
     for (int half = 0; half < 2; ++half) {
       if (!real_[half]) continue;
       const int row = tile.first + warp_ * 16 + lane_ / 4 + 8 * half, token = row / tile.own.num_heads;
+      const float inverse_of_sum = inverse(from.sum[half]);
       Bf16Bits* const out = args_.out + (tile.own.row + token) * args_.out_row_stride +
                             (tile.own.head + row - token * tile.own.num_heads) * args_.out_head_stride +
                             2 * (lane_ % 4);
 #pragma unroll
       for (int i = 0; i < kUnits; ++i) {
-        store_pair(out + 8 * i, from.o[i][2 * half], from.o[i][2 * half + 1], from.sum[half]);
+        store_pair(out + 8 * i, from.o[i][2 * half], from.o[i][2 * half + 1], inverse_of_sum);
       }
     }
   }

@@ -57,17 +57,18 @@ struct Row {
     __syncwarp();
   }
 
-  __device__ float maximum(int start) const {
+  __device__ float exponent(int start) const {
     float m = -infinity();
     for (int i = 0; i < kSpan; ++i) {
-      if (sees(start + i)) m = larger(m, mul(scores[i], args.scale));
+      if (sees(start + i)) m = larger(m, ceilf(mul(scores[i], args.scale)));
     }
     return m;
   }
 
   __device__ void set_probabilities(int start, float m) {
+    const WeightLine line = weight_line(args.scale, m);
     for (int i = lane; i < kSpan; i += 32) {
-      p[i] = sees(start + i) ? to_bf16(probability(scores[i], args.scale, m)) : 0;
+      p[i] = sees(start + i) ? to_bf16(probability(scores[i], line)) : 0;
     }
     __syncwarp();
   }
@@ -110,7 +111,7 @@ __global__ void rows_kernel(SpanArgs args, const SpanRow* rows, SpanTrace trace)
   for (int span = low / kSpan; span * kSpan <= row.position; ++span) {
     const int start = span * kSpan;
     self.score(start);
-    const float m2 = self.maximum(start);
+    const float m2 = self.exponent(start);
     self.set_probabilities(start, m2);
     const float sum2 = checked_sum(self.values(start, kHeadDim / 8).x, m2);
     const MergeFactors w = merge_factors(m, m2);
@@ -132,7 +133,7 @@ __global__ void rows_kernel(SpanArgs args, const SpanRow* rows, SpanTrace trace)
   if (lane >= 4) return;
   Bf16Bits* out = args.out + row.row * args.out_row_stride + row.head * args.out_head_stride;
   for (int n = 0; n < kHeadDim / 8; ++n) {
-    for (int i = 0; i < 2; ++i) out[8 * n + 2 * lane + i] = to_bf16(quotient(o[n][i], sum));
+    for (int i = 0; i < 2; ++i) out[8 * n + 2 * lane + i] = to_bf16(normalised(o[n][i], inverse(sum)));
   }
 }
 

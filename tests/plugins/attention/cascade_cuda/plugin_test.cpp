@@ -151,7 +151,7 @@ INSTANTIATE_TEST_SUITE_P(Models, CascadeCuda,
 TEST(CascadeCudaComponent, SwapsWithPaged) {
   const mortise_component& component = *attention_component();
   EXPECT_STREQ(component.name, "cascade");
-  EXPECT_STREQ(component.numerics_id, "cuda-span128/1");
+  EXPECT_STREQ(component.numerics_id, "cuda-span128/2");
   EXPECT_NE(component.capabilities & MORTISE_CAP_CASCADE, 0u);
   EXPECT_NE(component.capabilities & MORTISE_CAP_CAPTURE, 0u);
   auto dims = sized<mortise_model_dims>();

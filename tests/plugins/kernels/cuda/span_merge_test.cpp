@@ -80,7 +80,8 @@ std::vector<uint16_t> folded(const Problem& problem, std::vector<uint16_t> out) 
         for (std::size_t c = 0; c < o.size(); ++c) o[c] = merged(o[c], problem.o[at * o.size() + c], w);
       }
       for (std::size_t c = 0; c < o.size(); ++c) {
-        out[problem.out_at(merge, row, static_cast<int32_t>(c))] = narrow(cuda::span::quotient(o[c], sum));
+        out[problem.out_at(merge, row, static_cast<int32_t>(c))] =
+            narrow(cuda::span::normalised(o[c], cuda::span::inverse(sum)));
       }
     }
   }

@@ -246,6 +246,9 @@ TEST(SpanExtremes, ScoresOfMinusInfinityMakeARowNan) {
   EXPECT_TRUE(std::isnan(cuda::span::checked_sum(1.0f, NAN)));
   EXPECT_EQ(cuda::span::checked_sum(0.0f, -cuda::span::infinity()), 0.0f);
   EXPECT_EQ(cuda::span::checked_sum(2.0f, 1.0f), 2.0f);
+  EXPECT_EQ(cuda::span::checked_sum(2.0f, 0x1.fffffep29f), 2.0f);
+  EXPECT_TRUE(std::isnan(cuda::span::checked_sum(2.0f, 0x1p30f)));
+  EXPECT_TRUE(std::isnan(cuda::span::checked_sum(2.0f, -0x1p30f)));
   Config config;
   config.lengths = {300};
   World world(config);
@@ -290,11 +293,12 @@ TEST(SpanExtremes, WeightsAndSumsOfTheReferenceAreThoseOfTheSpecification) {
     const int32_t start = static_cast<int32_t>(i) % spans * cuda::kSpan;
     const int32_t seen = std::min(cuda::kSpan, key.position - start + 1);
     const float* t = &s[i * cuda::kSpan];
-    const float m = *std::max_element(t, t + seen) * args.scale;
+    const float m = std::ceil(*std::max_element(t, t + seen) * args.scale);
     EXPECT_EQ(m, maxima_and_sums[i].x);
+    const cuda::span::WeightLine line = cuda::span::weight_line(args.scale, m);
     double sum = 0;
     for (int32_t k = 0; k < cuda::kSpan; ++k) {
-      const Bf16 expected = k < seen ? narrow(cuda::span::probability(t[k], args.scale, m)) : Bf16{0};
+      const Bf16 expected = k < seen ? narrow(cuda::span::probability(t[k], line)) : Bf16{0};
       ASSERT_EQ(p[i * cuda::kSpan + static_cast<std::size_t>(k)], expected) << "span " << i << ", key " << k;
       sum += widen(expected);
     }
