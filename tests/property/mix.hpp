@@ -99,7 +99,8 @@ RunReport run_together(const std::filesystem::path& model, RunConfig config, std
 Outcomes run_alone(const std::filesystem::path& model, const std::string& isa, const std::vector<Request>& requests,
                    const RunConfig& what = {});
 
-// Instruction sets that this machine has; with `fast_only` without the portable one.
+// Instruction sets that this machine has, the portable one first, unless `fast_only`. To draw from: portable code takes
+// several times as long as the others, so it stands here once and each of them four times.
 std::vector<std::string> machine_isas(bool fast_only);
 // The same of the device cuda: the GPU's own kernels, and those of compute capability 8.
 std::vector<std::string> gpu_isas();
