@@ -1,13 +1,16 @@
-"""docs/plugin-guide.md, followed to the letter: each sh block runs in order, in one folder, and prints what the text block after it shows."""
+"""docs/plugin-guide.md, followed to the letter: each sh block runs in order, in one folder, and prints what the text block after it shows.
+In the end its projects, one of each kind in C++, give the answers of the built-in parts."""
 import os
 import re
 import subprocess
 
-from conftest import BUILD, SOURCE
+from conftest import SOURCE
+from test_plugin_new import KINDS, answer, expect_a_plugin_of_the_installation, install_and_move
 
 GUIDE = (SOURCE / "docs/plugin-guide.md").read_text()
 BLOCKS = re.findall(r"^```([^\n]*)\n(.*?)^```$", GUIDE, flags=re.DOTALL | re.MULTILINE)
-KINDS = {"sh", "sh background", "text", "cpp", "lua"}
+BLOCK_KINDS = {"sh", "sh background", "text", "cpp", "lua"}
+PROJECTS = {"proposer": "my_drafts", "scheduler": "my_order", "attention": "my_attention", "model": "my_model", "device": "my_device"}
 
 
 def pattern(shown):
@@ -17,12 +20,11 @@ def pattern(shown):
 
 
 def test_each_block_is_of_a_known_kind():
-    assert {kind for kind, _ in BLOCKS} == KINDS  # a command in a block of another kind would not run
+    assert {kind for kind, _ in BLOCKS} == BLOCK_KINDS  # a command in a block of another kind would not run
 
 
 def test_the_guide_works_as_it_is_written(tmp_path):
-    prefix, work, state = tmp_path / "installed", tmp_path / "work", tmp_path / "folder"
-    subprocess.run(["cmake", "--install", BUILD, "--prefix", prefix], check=True, capture_output=True)
+    prefix, work, state = install_and_move(tmp_path), tmp_path / "work", tmp_path / "folder"
     work.mkdir()
     state.write_text(f"{work}\n")
     env = {**os.environ, "PATH": f"{prefix}/bin:{os.environ['PATH']}", "CMAKE_PREFIX_PATH": str(prefix), "CXXFLAGS": "-Werror",
@@ -49,3 +51,12 @@ def test_the_guide_works_as_it_is_written(tmp_path):
     finally:
         if server is not None and server.poll() is None:
             server.kill()
+
+    assert set(PROJECTS) == set(KINDS)
+    expected = answer(prefix, prefix / "share/mortise/scripts/demo.lua")
+    for kind, name in PROJECTS.items():
+        # The guide has run the checks of the others.
+        if f"plugin check build/release/{name}.so" not in GUIDE:
+            assert kind == "model"
+            subprocess.run(["ctest", "--preset", "release"], cwd=work / name, check=True)
+        expect_a_plugin_of_the_installation(prefix, kind, work / name, expected, attention=work / "my_attention")

@@ -1,4 +1,5 @@
-"""From `mortise plugin new` to a plugin that runs, for every kind in both languages: outside of the tree, against the installed package."""
+"""From `mortise plugin new` to a plugin that runs, for every kind in C: outside of the tree, against the installed package.
+test_plugin_guide.py does it in C++, with the projects of the guide."""
 # Covers: runtime/cli/plugin/{new,project}
 import json
 import os
@@ -18,31 +19,32 @@ def run(*command, cwd=None, env=None):
     return process.stdout
 
 
-@pytest.fixture(scope="module")
-def prefix(tmp_path_factory):
+def install_and_move(folder):
     """Mortise, installed somewhere and then moved: nothing in it may know its folder."""
-    folder = tmp_path_factory.mktemp("installed")
     run("cmake", "--install", BUILD, "--prefix", folder / "first")
     (folder / "first").rename(folder / "moved")
     return folder / "moved"
 
 
 @pytest.fixture(scope="module")
+def prefix(tmp_path_factory):
+    return install_and_move(tmp_path_factory.mktemp("installed"))
+
+
+@pytest.fixture(scope="module")
 def make(prefix, tmp_path_factory):
-    """make(kind, "--c" or "") -> the folder of a built project; the same one at each call."""
+    """make(kind) -> the folder of a built project; the same one at each call."""
     made = {}
 
-    def build(kind, language):
-        name = f"my_{kind}{'_c' if language else ''}"
-        if name not in made:
-            folder = tmp_path_factory.mktemp("projects") / name
-            run(prefix / "bin/mortise", "plugin", "new", kind, name, *filter(None, [language]), "--dir", folder)
-            env = {"CMAKE_PREFIX_PATH": str(prefix), "CFLAGS": "-Werror", "CXXFLAGS": "-Werror", "PATH": f"{prefix}/bin:{os.environ['PATH']}"}
+    def build(kind):
+        if kind not in made:
+            folder = tmp_path_factory.mktemp("projects") / f"my_{kind}"
+            run(prefix / "bin/mortise", "plugin", "new", kind, folder.name, "--c", "--dir", folder)
+            env = {"CMAKE_PREFIX_PATH": str(prefix), "CFLAGS": "-Werror", "PATH": f"{prefix}/bin:{os.environ['PATH']}"}
             run("cmake", "--preset", "release", cwd=folder, env=env)
             run("cmake", "--build", "--preset", "release", cwd=folder, env=env)
-            assert f'MORTISE_EXECUTABLE:FILEPATH={prefix}/bin/mortise' in (folder / "build/release/CMakeCache.txt").read_text()
-            made[name] = folder
-        return made[name]
+            made[kind] = folder
+        return made[kind]
     return build
 
 
@@ -57,17 +59,20 @@ def expected(prefix):
     return answer(prefix, prefix / "share/mortise/scripts/demo.lua")
 
 
-@pytest.mark.parametrize("language", ["", "--c"], ids=["cpp", "c"])
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_new_project_builds_passes_its_check_and_gives_the_answers_of_the_built_in_part(prefix, make, expected, kind, language):
-    folder = make(kind, language)
+def expect_a_plugin_of_the_installation(prefix, kind, folder, expected, attention):
+    """The project in `folder` was built for the program in `prefix`, and gives the answers of the built-in part."""
+    assert f"MORTISE_EXECUTABLE:FILEPATH={prefix}/bin/mortise" in (folder / "build/release/CMakeCache.txt").read_text()
     plugin = folder / f"build/release/{folder.name}.so"
     assert f"{kind} {folder.name}\n" in run(prefix / "bin/mortise", "plugin", "info", plugin)
-    run("ctest", "--preset", "release", cwd=folder)
-    env = {}
-    if kind == "device":  # the built-in attentions serve the devices cpu and cuda alone
-        env["ATTENTION"] = str(make("attention", language) / f"build/release/my_attention{'_c' if language else ''}.so")
+    # The built-in attentions serve the devices cpu and cuda alone.
+    env = {"ATTENTION": str(attention / f"build/release/{attention.name}.so")} if kind == "device" else {}
     assert answer(prefix, folder / "try.lua", env) == expected
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_new_project_in_c_builds_passes_its_check_and_gives_the_answers_of_the_built_in_part(prefix, make, expected, kind):
+    run("ctest", "--preset", "release", cwd=make(kind))
+    expect_a_plugin_of_the_installation(prefix, kind, make(kind), expected, attention=make("attention"))
 
 
 def test_an_installation_has_everything_in_its_place(prefix):
@@ -109,7 +114,7 @@ def test_the_man_pages_name_every_command_and_option(prefix):
 
 def test_a_c_project_needs_no_json_library(prefix, make, tmp_path):
     """Neither CMake's package of nlohmann_json nor a header of it, wherever it lies."""
-    folder = make("scheduler", "--c")
+    folder = make("scheduler")
     run("cmake", "-S", folder, "-B", tmp_path, "-G", "Ninja", "-DCMAKE_DISABLE_FIND_PACKAGE_nlohmann_json=ON",
         env={"CMAKE_PREFIX_PATH": str(prefix)})
     run("cmake", "--build", tmp_path)
