@@ -298,7 +298,7 @@ TEST_F(DraftModelTest, TenThousandRequestsWithAbortsLeaveNothingBehind) {
 
 // The other proposers: each keeps something of a sequence, and in a first_of all of them do.
 TEST_F(DraftModelTest, RequestsWithAbortsLeaveNothingBehindInAnyProposer) {
-  constexpr int kRequests = 10000;
+  constexpr int kRequests = 2500;
   const std::filesystem::path log = folder_->path() / "requests.log", speculator = folder_->path() / "speculator";
   const std::vector<Request> known = write_log(log);
   write_speculator(speculator);
