@@ -67,10 +67,9 @@ def event_lines(server):
 class Streams:
     """Clients that stream again and again, each its own body, until the end of the block. Between two answers each rests, so
     that the trial of a swap gets processors: it has a lower priority than the server."""
-    REST_S = 0.3
 
-    def __init__(self, server, expected, bodies=tuple(BODIES)):
-        self.server, self.expected, self.bodies = server, expected, bodies
+    def __init__(self, server, expected, bodies=tuple(BODIES), rest_s=0.3):
+        self.server, self.expected, self.bodies, self.rest_s = server, expected, bodies, rest_s
         self.num_answers, self.wrong, self.ends = 0, [], False
         self.threads = [threading.Thread(target=self.run, args=(i,)) for i in range(len(bodies))]
 
@@ -84,7 +83,7 @@ class Streams:
             if answer != self.expected[index]:
                 self.wrong.append((index, answer))
                 return
-            time.sleep(self.REST_S)
+            time.sleep(self.rest_s)
 
     def __enter__(self):
         for thread in self.threads:

@@ -81,10 +81,10 @@ def candidate_id(candidate):
 
 @pytest.fixture(scope="module")
 def busy(tmp_path_factory, expected):
-    """One server with streams for all candidates."""
+    """One server with streams for all candidates. A candidate is judged for up to 12 seconds, so clients may rest for longer."""
     folder = tmp_path_factory.mktemp("busy")
     with live_server(script_file(folder), env=ENV) as running:
-        with Streams(running, expected[:3], BODIES[:3]) as streams:
+        with Streams(running, expected[:3], BODIES[:3], rest_s=1) as streams:
             yield running, streams
 
 
