@@ -66,8 +66,8 @@ in_root sh -c "command -v gcc" >/dev/null && fail "the package brings a compiler
 say "a compiler"
 install_in_root g++ cmake ninja-build
 
-# tests/e2e/test_plugin_new.py builds all kinds in both languages and runs the check of each. Here it matters that the package brings
-# all that they need.
+# tests/e2e/test_plugin_guide.py (C++) and test_plugin_new.py (C) build all kinds and run the check of each. Here it matters that the
+# package brings all that they need.
 for project in scheduler proposer attention model device "scheduler --c"; do
   read -r kind language <<<"$project"
   name=my_$kind${language:+_c}
