@@ -246,6 +246,10 @@ int main(int argc, char** argv) {
     return 2;
   }
   const std::string type = argc > 2 ? argv[2] : "bf16", only = argc > 3 ? argv[3] : "";
+  if (type != "bf16" && type != "int8" && type != "fp8") {
+    std::fprintf(stderr, "cuda_span_bench: '%s' is none of bf16, int8 and fp8\n", type.c_str());
+    return 2;
+  }
   Bench bench(head_dim, type == "int8"  ? cuda::SpanCache::kInt8
                         : type == "fp8" ? cuda::SpanCache::kFp8
                                         : cuda::SpanCache::kBf16);
@@ -262,6 +266,7 @@ int main(int argc, char** argv) {
   std::printf("%s, %d multiprocessors, heads of %d%s, spans of %d; a copy moves %.2f TB/s\n", properties.name,
               bench.multiprocessors, head_dim, type == "bf16" ? "" : (", " + type).c_str(), cuda::kSpan,
               bench.bandwidth * 1e-6);
+  bool found = false;
   for (const Case& c :
        {Case{"decode 1 x 32000", 1, 1, 32000}, Case{"decode 64 x 2200", 64, 1, 2200},
         Case{"decode 256 x 2200", 256, 1, 2200}, Case{"64 x 2208, 2000 shared, as paged", 64, 1, 2208, 2000},
@@ -276,9 +281,12 @@ int main(int argc, char** argv) {
         Case{"verify 1 x 6 rows at 200", 1, 6, 200}, Case{"verify 32 x 5 rows at 2200", 32, 5, 2200},
         Case{"prefill 4000", 1, 4000, 4000}, Case{"prefill 4 x 2000", 4, 2000, 2000},
         Case{"chunk of 512 at 8000", 1, 512, 8000}}) {
-    if (only.empty() || c.name == only) bench.run(c);
+    if (!only.empty() && c.name != only) continue;
+    bench.run(c);
+    found = true;
   }
-  if (!only.empty()) return 0;
+  if (!found) std::fprintf(stderr, "cuda_span_bench: no case is called '%s'\n", only.c_str());
+  if (!only.empty()) return found ? 0 : 2;
   bench.append(256);
   bench.append(4000);
 }

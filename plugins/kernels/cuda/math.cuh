@@ -2,6 +2,7 @@
 // number: the operations of plugins/kernels/cpu/vec/math.hpp in the same order, so the same bits. Every operation is a
 // named intrinsic (__fadd_rn ..), which the compiler may neither fuse nor reorder. With -ftz=true denormal operands and
 // results are zero.
+// silu_of_moderate has other operations and the same bits.
 // Oracle: kernels/cpu/reference/math.hpp, bitwise (tests/plugins/kernels/cuda/math_test.cpp).
 #pragma once
 
@@ -132,7 +133,7 @@ __device__ __forceinline__ float silu(float x) {
   return __fdiv_rn(x, __fadd_rn(1.0f, exp(negative(x))));
 }
 // The same bits for |x| < 80, in half the instructions: nothing overflows, and the quotient is the path that __fdiv_rn
-// takes for such numbers, without its branch.
+// takes for such numbers, without its branch. Its remainder is never denormal: where x is tiny the divisor is 2.
 __device__ __forceinline__ float silu_of_moderate(float x) {
   const float minus = negative(x);
   constexpr float kLog2e = 0x1.715476p+0f, kLog2eLow = 0x1.4ae0c0p-26f;
@@ -143,7 +144,7 @@ __device__ __forceinline__ float silu_of_moderate(float x) {
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(divisor));
   inverse = __fmaf_rn(inverse, __fmaf_rn(-divisor, inverse, 1.0f), inverse);
   const float quotient = __fmul_rn(x, inverse);
-  return with_sign_of(__fmaf_rn(inverse, __fmaf_rn(-divisor, quotient, x), quotient), x);  // of a zero
+  return with_sign_of(__fmaf_rn(inverse, __fmaf_rn(-divisor, quotient, x), quotient), x);  // the sum loses the sign of a zero
 }
 __device__ __forceinline__ float relu(float x) {
   return __fadd_rn(x <= 0.0f ? 0.0f : x, 0.0f);  // a maximum keeps denormals; the sum does not

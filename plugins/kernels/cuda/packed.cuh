@@ -30,22 +30,21 @@ __device__ __forceinline__ uint4 rounded_eight(const float (&x)[8]) {
   return {two_bf16(x[0], x[1]), two_bf16(x[2], x[3]), two_bf16(x[4], x[5]), two_bf16(x[6], x[7])};
 }
 
-// Two numbers that are stored: with the canonical NaN.
-__device__ __forceinline__ std::uint32_t stored_pair(float low, float high) {
-  const std::uint32_t both = two_bf16(low, high), nans = (both + 0x00010001u) & ~both & 0x80008000u;
-  return both - (nans >> 15) * 0x3fu;
+// Returns the sign bits of the NaNs that two_bf16 made. Adding one to 0x7fff sets the sign, which no other number gains.
+// The lower half of a word that is -NaN would carry into the upper half, but two_bf16 makes none.
+__device__ __forceinline__ std::uint32_t nans_of(std::uint32_t word) {
+  return (word + 0x00010001u) & ~word & 0x80008000u;
 }
-
-// Replaces NaNs of two_bf16 by the canonical NaN. Adding one to 0x7fff sets the sign, which no other number gains.
+// Replaces those NaNs by the canonical NaN.
+__device__ __forceinline__ std::uint32_t with_canonical_nans(std::uint32_t word) {
+  return word - (nans_of(word) >> 15) * 0x3fu;
+}
 __device__ __forceinline__ uint4 with_canonical_nans(uint4 packed) {
-  constexpr std::uint32_t kOnes = 0x00010001u, kSigns = 0x80008000u;
-  const auto nans = [](std::uint32_t word) { return (word + kOnes) & ~word & kSigns; };
-  // The lower half of a word that is -NaN would carry into the upper half, but two_bf16 makes none.
-  if ((nans(packed.x) | nans(packed.y) | nans(packed.z) | nans(packed.w)) != 0) {
-    packed.x -= (nans(packed.x) >> 15) * 0x3fu;
-    packed.y -= (nans(packed.y) >> 15) * 0x3fu;
-    packed.z -= (nans(packed.z) >> 15) * 0x3fu;
-    packed.w -= (nans(packed.w) >> 15) * 0x3fu;
+  if ((nans_of(packed.x) | nans_of(packed.y) | nans_of(packed.z) | nans_of(packed.w)) != 0) {
+    packed.x = with_canonical_nans(packed.x);
+    packed.y = with_canonical_nans(packed.y);
+    packed.z = with_canonical_nans(packed.z);
+    packed.w = with_canonical_nans(packed.w);
   }
   return packed;
 }

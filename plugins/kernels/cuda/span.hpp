@@ -8,8 +8,8 @@
 //
 // A **tile** is some rows of one sequence for one KV head. Row i of a tile is token i / num_heads and query head
 // i % num_heads, where num_heads is SpanRun::num_heads. A **run** is a tile with a range of spans.
-// Order: each span gives a partial (maximum, sum, O) that depends on the row alone; partials merge from left to right.
-// So the bits of a row are the same however spans are divided among runs and kernels.
+// Order: each span gives a partial (exponent m, sum, O) that depends on the row alone; partials merge from left to
+// right. So the bits of a row are the same however spans are divided among runs and kernels.
 //
 // The cache of one block, one layer and one KV head is K, then V, each
 //   [block_size / 8][head_dim / C][8 tokens][C]   C = span_columns(head_dim): 64, 32 or 16
@@ -183,7 +183,7 @@ struct SpanArgs {
   std::int32_t heads_per_kv_head;  // query heads
   std::int32_t window;             // a row at p sees p - window + 1 .. p; 0: 0 .. p
   float scale;                     // attention scale * log2(e), see span_scale()
-  float* partials;                 // O [rows][head_dim]; maximum and sum of each row are in partial_stats
+  float* partials;                 // O [rows][head_dim]; exponent and sum of each row are in partial_stats
   float2* partial_stats;
 };
 
@@ -218,11 +218,12 @@ cudaError_t span_decode(const SpanArgs& args, const SpanWork& work, cudaStream_t
 // -1. At most `num_blocks` blocks take the runs in turn; best is one per multiprocessor, with the longest runs first.
 cudaError_t span_prefill(const SpanArgs& args, const SpanRun* runs, std::int32_t num_runs, std::int32_t num_blocks,
                          cudaStream_t stream);
-// Merges the partials of each tile, and writes out = O / sum in bf16:
-//   m' = max(m, m2);  left = 2^(m - m'), right = 2^(m2 - m');  O = fma(O2, right, O * left), sum likewise
+// Merges the partials of each tile, and writes out = fma(O, 1 / sum, 0) in bf16:
+//   m' = max(m, m2);  left = 2^max(m - m', -126), right = 2^max(m2 - m', -126);  O = fma(O2, right, O * left), sum
+//   likewise
 // where (m, sum, O) is the result so far and (m2, sum2, O2) the next partial.
 //   partials       f32 [rows, head_dim]   SpanMerge names the rows of a tile
-//   partial_stats  float2 [rows]          maximum and sum
+//   partial_stats  float2 [rows]          exponent and sum
 //   merges, counts in device memory       because a captured launch may not depend on their values
 // Order: partials of a row from left to right, each operation in f32; columns and rows are independent.
 // Cost: memory bound, reads each partial once. Errors: as above.

@@ -6,6 +6,7 @@
 // KV head's query heads fills most of them.
 #pragma once
 
+#include "kernels/cuda/bf16.cuh"
 #include "kernels/cuda/span.hpp"
 #include "kernels/cuda/span_ring.cuh"
 #include "kernels/cuda/span_rows.cuh"
@@ -224,7 +225,7 @@ class OwnWorker {
     add_keys<kTiles, kWhole>(chunks, rows, s);
     put_maxima<kTiles, kWhole>(span, chunks, rows, s);
     sync_users();  // the maxima of all warps are complete
-    get_maxima<kTiles>(out);
+    get_exponents<kTiles>(out);
     put_probabilities<kTiles, kWhole>(span, chunks, rows, s, out);
     sync_users();
     add_values<kTiles, kWhole>(chunks, out);
@@ -285,7 +286,7 @@ class OwnWorker {
   }
 
   template <int kTiles>
-  __device__ __forceinline__ void get_maxima(Partial<kTiles>& out) const {
+  __device__ __forceinline__ void get_exponents(Partial<kTiles>& out) const {
 #pragma unroll
     for (int t = 0; t < kTiles; ++t) {
       out.m[t][0] = out.m[t][1] = -infinity();

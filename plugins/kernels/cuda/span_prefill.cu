@@ -1,8 +1,8 @@
 // The prefill kernel, for many rows of one sequence; limited by arithmetic. A thread block computes tiles of 128 rows,
 // one after the other. Two warpgroups have 64 rows each. They take spans in order from a ring that one warp of a third
-// warpgroup fills. While one warpgroup computes probabilities, the tensor cores compute products of the other; neither
-// waits for the other. While they end a tile, the ring is filled for the next tile, and the other warps of the third
-// warpgroup have already loaded its rows of q.
+// warpgroup fills. While one warpgroup computes weights, the tensor cores compute products of the other: with heads of
+// up to 128 the two take turns. While they end a tile, the ring is filled for the next tile, and the other warps of the
+// third warpgroup have already loaded its rows of q.
 #include <algorithm>
 
 #include "kernels/cuda/span.hpp"
@@ -214,7 +214,7 @@ class Turns {
 static_assert(kGroups == 2);
 
 // Computes 64 rows of the tile. One per thread of a warpgroup; methods are called by the whole warpgroup. Invariant:
-// each half of the run is taken from the ring once.
+// each half of the run is taken from the ring once, and both warpgroups take as many turns.
 template <int kHeadDim, SpanCache kCache>
 class Rows {
  public:
@@ -265,6 +265,7 @@ class Rows {
 
   // Whether registers have room for the next scores beside the span's O and the folded one.
   static constexpr bool kAhead = kHeadDim <= 128;
+  static_assert(!kAhead || (kPassColumns<kHeadDim> == kHeadDim && Shape<kHeadDim, kCache>::kPlaces >= 4));
   using Fold = SpanFold<kHeadDim>;
 
   __device__ __forceinline__ void attend_ahead(std::uint32_t q, int begin, int end, const Visible (&sees)[2],
@@ -315,7 +316,7 @@ class Rows {
     }
   }
 
-  // Takes K and V of some spans from the ring without using them, and a turn for each.
+  // Takes K and V of some spans from the ring without using them, and a turn for each if there are turns.
   __device__ __forceinline__ void pass(int spans) {
 #pragma unroll 1
     for (int i = 0; i < spans; ++i) {

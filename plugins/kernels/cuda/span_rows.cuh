@@ -4,7 +4,6 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/bf16.cuh"
 #include "kernels/cuda/packed.cuh"
 #include "kernels/cuda/span_math.cuh"
 #include "kernels/cuda/span_mma.cuh"
@@ -105,7 +104,8 @@ __device__ __forceinline__ bool sees_all(int span, int first, int last, int wind
 
 // Stores two neighbouring elements of out.
 __device__ __forceinline__ void store_pair(Bf16Bits* out, float o0, float o1, float inverse_of_sum) {
-  *reinterpret_cast<std::uint32_t*>(out) = stored_pair(normalised(o0, inverse_of_sum), normalised(o1, inverse_of_sum));
+  *reinterpret_cast<std::uint32_t*>(out) =
+      with_canonical_nans(two_bf16(normalised(o0, inverse_of_sum), normalised(o1, inverse_of_sum)));
 }
 
 }  // namespace mortise::cuda::span

@@ -363,7 +363,7 @@ class Rows {
     }
   }
 
-  // Writes columns from first_column on, and with the first columns the maxima and sums, to the rows' partial number
+  // Writes columns from first_column on, and with the first columns the exponents and sums, to the rows' partial number
   // `partial`.
   template <int kTiles>
   __device__ __forceinline__ void write_partial(const float (&o)[kTiles][4], int first_column, const float (&m)[2],

@@ -53,7 +53,7 @@ Problem random_problem(int32_t head_dim, std::vector<int32_t> counts, std::mt199
     const auto nan_row = static_cast<int32_t>(rng() % 40);
     for (int32_t i = 0; i < count * rows; ++i) {
       const bool nan = i % rows == nan_row && rng() % 4 == 0, nothing = !nan && rng() % 9 == 0;
-      float2 stats = {20 * normal(rng), std::exp2(normal(rng))};  // far enough apart for factors that flush to zero
+      float2 stats = {std::ceil(60 * normal(rng)), std::exp2(normal(rng))};  // far enough apart for the factor 2^-126
       if (nothing) stats = {-std::numeric_limits<float>::infinity(), 0.0f};
       if (nan) stats = {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::quiet_NaN()};
       problem.stats.push_back(stats);

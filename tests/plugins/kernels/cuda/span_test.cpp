@@ -263,6 +263,25 @@ TEST(SpanExtremes, ScoresOfMinusInfinityMakeARowNan) {
   EXPECT_EQ(difference(prefill, decode), "");
 }
 
+// On the host: 2^(t' - m) within the error of the three terms and of y, and what lies more than 64 below m.
+TEST(SpanExtremes, WeightsAreNearlyPowersOfTwo) {
+  for (const float scale : {1.0f, 0.127517432f}) {
+    for (const float m : {0.0f, -37.0f, 1000.0f}) {
+      const cuda::span::WeightLine line = cuda::span::weight_line(scale, m);
+      for (int i = 0; i <= 64000; ++i) {
+        const float score = (m - static_cast<float>(i) / 1000.0f) / scale;
+        const double exact = std::exp2(std::max(static_cast<double>(score) * scale - m, -64.0));
+        ASSERT_NEAR(cuda::span::probability(score, line) / exact, 1.0, 1.06e-4) << "score " << score << ", m " << m;
+      }
+      EXPECT_EQ(cuda::span::probability(m / scale - 1e4f, line), 0x1p-64f);
+      EXPECT_EQ(cuda::span::probability(-cuda::span::infinity(), line), 0x1p-64f);
+    }
+  }
+  EXPECT_EQ(cuda::span::weight_exponent(3.25f, 1.0f), 4.0f);
+  EXPECT_EQ(cuda::span::power_of_two(-3.0f), 0.125f);
+  EXPECT_EQ(cuda::span::power_of_two(-cuda::span::infinity()), 0x1p-126f);
+}
+
 // The reference's weights are those of the formula, computed on the host; its sums are the sums of the rounded weights.
 TEST(SpanExtremes, WeightsAndSumsOfTheReferenceAreThoseOfTheSpecification) {
   MORTISE_NEEDS_GPU();
