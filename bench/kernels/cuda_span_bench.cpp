@@ -1,8 +1,8 @@
 // cuda_span_bench: attention of one layer of the 8B shape (32 heads, 8 KV heads, bf16) on the GPU, each figure
 // beside its floor: bytes of K and V over the bandwidth of a copy in the same run, or operations over the peak of the
 // tensor cores. Layers alternate, so that nothing is still in the L2 from the call before.
-//   ./cuda_span_bench [HEAD_DIM [bf16|int8|fp8 [CASE]]]  128, as 8B has; the cache's numbers; only the case of that
-//   name
+//   ./cuda_span_bench [HEAD_DIM [bf16|int8|fp8 [CASE]]]
+// Without arguments heads of 128, as 8B has, and a cache in bf16. CASE: measures only the case of that name.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -285,8 +285,11 @@ int main(int argc, char** argv) {
     bench.run(c);
     found = true;
   }
-  if (!found) std::fprintf(stderr, "cuda_span_bench: no case is called '%s'\n", only.c_str());
-  if (!only.empty()) return found ? 0 : 2;
+  if (!found) {
+    std::fprintf(stderr, "cuda_span_bench: no case is called '%s'; without a case it prints all names\n", only.c_str());
+    return 2;
+  }
+  if (!only.empty()) return 0;
   bench.append(256);
   bench.append(4000);
 }

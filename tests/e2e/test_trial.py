@@ -140,7 +140,7 @@ def test_a_server_without_descriptors_refuses_and_goes_on(server):
     limits = resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE)
     body = json.dumps({"part": "scheduler", "plugin": "fcfs", "options": SMALL})
     said = ""
-    # What a request before has opened may be closed after it is counted, so there are up to five rounds.
+    # A descriptor of the request before may be closed after it was counted as used, so there are up to five rounds.
     for free in 5 * list(range(6)):
         if "no memory for a trial: " in said and "opening a pipe failed" in said:
             break

@@ -30,8 +30,8 @@ __device__ __forceinline__ uint4 rounded_eight(const float (&x)[8]) {
   return {two_bf16(x[0], x[1]), two_bf16(x[2], x[3]), two_bf16(x[4], x[5]), two_bf16(x[6], x[7])};
 }
 
-// Returns the sign bits of the NaNs that two_bf16 made. Adding one to 0x7fff sets the sign, which no other number gains.
-// The lower half of a word that is -NaN would carry into the upper half, but two_bf16 makes none.
+// Returns the sign bits of the NaNs that two_bf16 made. Adding one to 0x7fff sets the sign, which no other number
+// gains. The lower half of a word that is -NaN would carry into the upper half, but two_bf16 makes none.
 __device__ __forceinline__ std::uint32_t nans_of(std::uint32_t word) {
   return (word + 0x00010001u) & ~word & 0x80008000u;
 }

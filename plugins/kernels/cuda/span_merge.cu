@@ -40,8 +40,8 @@ __device__ __forceinline__ Bf16Bits* out_of(const SpanArgs& args, const SpanMerg
 }
 
 // Computes the factors of `count` partials (a power of two) at the same time, in lane groups of `count`. That is
-// possible because the exponent before each partial depends on the other exponents only. Each lane writes (left, right, sum
-// of its partial). `m` is the exponent before these partials, and on return the exponent after them.
+// possible because the exponent before each partial depends on the other exponents only. Each lane writes (left, right,
+// sum of its partial). `m` is the exponent before these partials, and on return the exponent after them.
 __device__ __forceinline__ void put_factors(int count, float2 stats, int lane, float& m, float4* factors) {
   const int at = lane & (count - 1);
   float largest = larger(m, stats.x);  // of this lane's partial and all before it

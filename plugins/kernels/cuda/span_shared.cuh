@@ -177,7 +177,8 @@ class SharedTile {
     }
   }
 
-  // Writes columns from first_column on, and with the first columns the exponents and sums, to the partials of the rows.
+  // Writes columns from first_column on, and with the first columns the exponents and sums, to the partials of the
+  // rows.
   template <int kTiles>
   __device__ __forceinline__ void write(const float (&o)[kTiles][4], int first_column, const float (&m)[2],
                                         const float (&sum)[2], int partial) const {
