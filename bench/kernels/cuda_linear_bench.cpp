@@ -43,6 +43,7 @@ struct Format {
 struct Shape {
   const char* name;
   std::int64_t n, k;
+  bool gated = false;  // an activation follows
 };
 constexpr Format kFormats[] = {{"bf16", 0, 0},
                                {"int8", 8, 0},
@@ -53,11 +54,22 @@ constexpr Format kFormats[] = {{"bf16", 0, 0},
                                {"fp8-128", 8, 128, MORTISE_F8_E4M3},
                                {"mxfp4", 4, 32, MORTISE_F4_E2M1}};
 // Whole, and what each of two and four ranks computes.
-constexpr Shape kShapes[] = {{"qkv", 6144, 4096},    {"o", 4096, 4096},          {"gate+up", 28672, 4096},
-                             {"down", 4096, 14336},  {"head", 128256, 4096},     {"qkv/2", 3072, 4096},
-                             {"o/2", 2048, 4096},    {"gate+up/2", 14336, 4096}, {"down/2", 2048, 14336},
-                             {"qkv/4", 1536, 4096},  {"o/4", 1024, 4096},        {"gate+up/4", 7168, 4096},
-                             {"down/4", 1024, 14336}};
+constexpr Shape kShapes[] = {{"qkv", 6144, 4096},
+                             {"o", 4096, 4096},
+                             {"gate+up", 28672, 4096},
+                             {"down", 4096, 14336},
+                             {"head", 128256, 4096},
+                             {"qkv/2", 3072, 4096},
+                             {"o/2", 2048, 4096},
+                             {"gate+up/2", 14336, 4096},
+                             {"down/2", 2048, 14336},
+                             {"qkv/4", 1536, 4096},
+                             {"o/4", 1024, 4096},
+                             {"gate+up/4", 7168, 4096},
+                             {"down/4", 1024, 14336},
+                             {"gated", 28672, 4096, true},
+                             {"gated/2", 14336, 4096, true},
+                             {"gated/4", 7168, 4096, true}};
 
 class Gpu {
  public:
@@ -99,8 +111,9 @@ class Gpu {
 
   void multiply(const mortise_weight* weight, void* x, void* y, std::int64_t m, const Shape& shape) {
     const mortise_tensor in = mortise::make_tensor(x, MORTISE_BF16, m, shape.k);
-    const mortise_tensor out = mortise::make_tensor(y, MORTISE_BF16, m, shape.n);
+    const mortise_tensor out = mortise::make_tensor(y, MORTISE_BF16, m, shape.gated ? shape.n / 2 : shape.n);
     auto args = mortise::sized<mortise_linear_args>();
+    if (shape.gated) args.gate_activation = MORTISE_ACT_SILU;
     args.x = &in;
     args.weight = weight;
     args.out = &out;
@@ -139,14 +152,16 @@ class Gpu {
   mortise_error error_;
 };
 
-// Numbers around 1 of both signs: speed depends little on them, but zeros would be faster.
-std::vector<std::uint16_t> random_bf16(std::size_t count) {
+// Numbers of both signs between 1/2 and 2, or between 1/128 and 1/32 so that sums are around 1, as a model's are: SiLU
+// of large numbers is slower. Otherwise speed depends little on them, but zeros would be faster.
+std::vector<std::uint16_t> random_bf16(std::size_t count, bool small) {
+  const std::uint32_t exponent = small ? 0x3c00u : 0x3f00u;
   std::vector<std::uint16_t> values(count);
   std::uint64_t state = 1;
   for (std::uint16_t& value : values) {
     state = state * 6364136223846793005u + 1442695040888963407u;
     const auto r = static_cast<std::uint32_t>(state >> 40);
-    value = static_cast<std::uint16_t>((r & 0x8000u) | (0x3f00u + (r & 0xffu)));
+    value = static_cast<std::uint16_t>((r & 0x8000u) | (exponent + (r & 0xffu)));
   }
   return values;
 }
@@ -216,8 +231,8 @@ int main(int count, char** arguments) {
   for (const Shape& shape : kShapes) {
     if (!wanted(kShapes, shape.name)) continue;
     const auto elements = static_cast<std::size_t>(shape.n * shape.k);
-    const std::vector<std::uint16_t> values = random_bf16(elements);
-    const std::vector<std::uint16_t> xs = random_bf16(static_cast<std::size_t>(most * shape.k));
+    const std::vector<std::uint16_t> values = random_bf16(elements, /*small=*/true);
+    const std::vector<std::uint16_t> xs = random_bf16(static_cast<std::size_t>(most * shape.k), /*small=*/false);
     void *x = nullptr, *y = nullptr;
     require(cudaMalloc(&x, xs.size() * 2), "x");
     require(cudaMalloc(&y, static_cast<std::size_t>(most * shape.n) * 2), "y");

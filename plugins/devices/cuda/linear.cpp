@@ -1,6 +1,6 @@
 // linear: checks the arguments and calls the kernels. A gated product is a product into a workspace, followed by its
-// activation; for few rows in bf16 it is one kernel. For quantised weights (integers, E4M3, MXFP4) the number of rows
-// decides between kernels with equal bits.
+// activation; in bf16 it is one kernel for many rows and for small matrices. For quantised weights (integers, E4M3,
+// MXFP4) the number of rows decides between kernels with equal bits.
 #include <algorithm>
 
 #include "devices/checks/linear.hpp"
@@ -12,6 +12,7 @@
 #include "kernels/cuda/linear_fp8_mma.hpp"
 #include "kernels/cuda/linear_fp8_stream.hpp"
 #include "kernels/cuda/linear_fp8_widened.hpp"
+#include "kernels/cuda/linear_gated.hpp"
 #include "kernels/cuda/linear_int4_many.hpp"
 #include "kernels/cuda/linear_int4_stream.hpp"
 #include "kernels/cuda/linear_int4_widened.hpp"
@@ -233,7 +234,7 @@ void multiply(mortise_device& device, const Matrix& x, const mortise_weight& wei
   }
 }
 
-// Whether a gated product is one kernel.
+// Whether a gated product of few rows is one kernel.
 bool is_one_kernel(const LinearArgs& both) {
   return both.m > 0 && both.n * both.k * 2 <= kMaxGatedBytes && streams_gated(both);
 }
@@ -271,6 +272,7 @@ mortise_status linear(mortise_device* device, mortise_stream* stream, const mort
     if (weight.bits == 0 && !uses_mma(*device)) {
       const LinearArgs both = product(x, weight, columns, bias, out);
       if (is_one_kernel(both)) return check_cuda(launch_gated_stream(both, activation, on), kWhere);
+      if (serves_gated(both)) return check_cuda(launch_linear_gated(both, activation, on), kWhere);
     }
     const auto bytes = static_cast<std::uint64_t>(x.rows * weight.n * x.element_bytes());
     const Matrix both = {static_cast<std::byte*>(device->gated.reserve(bytes, on, kWhere)), x.dtype, x.rows, weight.n,

@@ -16,6 +16,7 @@
 #include "kernels/cuda/linear_fp8_many.hpp"
 #include "kernels/cuda/linear_fp8_stream.hpp"
 #include "kernels/cuda/linear_fp8_widened.hpp"
+#include "kernels/cuda/linear_gated.hpp"
 #include "kernels/cuda/linear_int4_many.hpp"
 #include "kernels/cuda/linear_int4_stream.hpp"
 #include "kernels/cuda/linear_int4_widened.hpp"
@@ -153,6 +154,7 @@ void destroy(void* instance) {
 
 void prepare_hopper_kernels() {
   check_cuda(prepare_stream_kernel(), kWhere);
+  check_cuda(prepare_gated_kernels(), kWhere);
   check_cuda(prepare_int_stream_kernels(), kWhere);
   check_cuda(prepare_int4_stream_kernels(), kWhere);
   check_cuda(prepare_int4_many_kernels(), kWhere);

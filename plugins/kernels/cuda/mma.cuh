@@ -54,4 +54,12 @@ __device__ __forceinline__ void load_matrices(std::uint32_t (&r)[4], std::uint32
                : "memory");
 }
 
+// stmatrix: stores four such matrices. Lane l passes the address of row l % 8 of matrix l / 8, and has elements
+// 2 (l % 4) and the next one of row l / 4 of each matrix. For GPUs of compute capability 9 and later.
+__device__ __forceinline__ void store_matrices(std::uint32_t address, const std::uint32_t (&r)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(address), "r"(r[0]), "r"(r[1]),
+               "r"(r[2]), "r"(r[3])
+               : "memory");
+}
+
 }  // namespace mortise::cuda

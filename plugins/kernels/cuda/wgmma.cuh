@@ -215,8 +215,27 @@ __device__ __forceinline__ void row_product(float (&d)[8][4], std::uint64_t a, s
       : "l"(a), "l"(b), "r"(static_cast<int>(adds)));
 }
 
+__device__ __forceinline__ void row_product(float (&d)[14][4], std::uint64_t a, std::uint64_t b, bool adds) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %58, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n112k16.f32.bf16.bf16 {" MORTISE_D32_NAMES
+      ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, "
+      "%54, %55}, %56, %57, p, 1, 1, 0, 0;\n}"
+      : MORTISE_D8(0), MORTISE_D1(8), MORTISE_D1(9), MORTISE_D1(10), MORTISE_D1(11), MORTISE_D1(12), MORTISE_D1(13)
+      : "l"(a), "l"(b), "r"(static_cast<int>(adds)));
+}
 __device__ __forceinline__ void row_product(float (&d)[16][4], std::uint64_t a, std::uint64_t b, bool adds) {
   product(d, a, b, adds);
+}
+__device__ __forceinline__ void row_product(float (&d)[28][4], std::uint64_t a, std::uint64_t b, bool adds) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %114, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n224k16.f32.bf16.bf16 {" MORTISE_D64_NAMES
+      ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, %84, %85, "
+      "%86, %87, %88, %89, %90, %91, %92, %93, %94, %95, %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, "
+      "%107, %108, %109, %110, %111}, %112, %113, p, 1, 1, 0, 0;\n}"
+      : MORTISE_D8(0), MORTISE_D8(8), MORTISE_D8(16), MORTISE_D1(24), MORTISE_D1(25), MORTISE_D1(26), MORTISE_D1(27)
+      : "l"(a), "l"(b), "r"(static_cast<int>(adds)));
 }
 __device__ __forceinline__ void row_product(float (&d)[32][4], std::uint64_t a, std::uint64_t b, bool adds) {
   asm volatile(

@@ -70,14 +70,6 @@ class WidenedUnit {
   const int places_, rest_;    // how far the next unit is
 };
 
-// Stores four 8 x 8 matrices of 16-bit elements. Lane l passes the address of row l % 8 of matrix l / 8, and
-// has two elements of row l / 4 of each matrix, those of columns 2 (l % 4) and the next one.
-__device__ __forceinline__ void store_matrices(std::uint32_t address, const std::uint32_t (&r)[4]) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(address), "r"(r[0]), "r"(r[1]),
-               "r"(r[2]), "r"(r[3])
-               : "memory");
-}
-
 __device__ __forceinline__ void store_scale(std::uint32_t address, float scale) {
   asm volatile("st.shared.f32 [%0], %1;" ::"r"(address), "f"(scale) : "memory");
 }
