@@ -152,10 +152,11 @@ class Gpu {
   mortise_error error_;
 };
 
-// Numbers of both signs between 1/2 and 2, or between 1/128 and 1/32 so that sums are around 1, as a model's are: SiLU
-// of large numbers is slower. Otherwise speed depends little on them, but zeros would be faster.
-std::vector<std::uint16_t> random_bf16(std::size_t count, bool small) {
-  const std::uint32_t exponent = small ? 0x3c00u : 0x3f00u;
+// Numbers of both signs between 1/2 and 2, times a power of two. Weights are small, so that sums are around 1, as a
+// model's are: SiLU of large numbers is slower. Otherwise speed depends little on the numbers, but zeros would be
+// faster.
+std::vector<std::uint16_t> random_bf16(std::size_t count, int power) {
+  const auto exponent = static_cast<std::uint32_t>(0x3f00 + (power << 7));
   std::vector<std::uint16_t> values(count);
   std::uint64_t state = 1;
   for (std::uint16_t& value : values) {
@@ -231,8 +232,8 @@ int main(int count, char** arguments) {
   for (const Shape& shape : kShapes) {
     if (!wanted(kShapes, shape.name)) continue;
     const auto elements = static_cast<std::size_t>(shape.n * shape.k);
-    const std::vector<std::uint16_t> values = random_bf16(elements, /*small=*/true);
-    const std::vector<std::uint16_t> xs = random_bf16(static_cast<std::size_t>(most * shape.k), /*small=*/false);
+    const std::vector<std::uint16_t> values = random_bf16(elements, -6);
+    const std::vector<std::uint16_t> xs = random_bf16(static_cast<std::size_t>(most * shape.k), 0);
     void *x = nullptr, *y = nullptr;
     require(cudaMalloc(&x, xs.size() * 2), "x");
     require(cudaMalloc(&y, static_cast<std::size_t>(most * shape.n) * 2), "y");

@@ -1,6 +1,6 @@
 // linear: checks the arguments and calls the kernels. A gated product is a product into a workspace, followed by its
-// activation; in bf16 it is one kernel for many rows and for small matrices. For quantised weights (integers, E4M3,
-// MXFP4) the number of rows decides between kernels with equal bits.
+// activation; in bf16 it is one kernel for many rows, and for up to eight rows of small matrices. For quantised weights
+// (integers, E4M3, MXFP4) the number of rows decides between kernels with equal bits.
 #include <algorithm>
 
 #include "devices/checks/linear.hpp"
@@ -37,9 +37,9 @@ constexpr std::int64_t kFewIntRows = 4, kFewFp8Rows = 8;
 // With more rows weights are widened in memory first, which then is faster than linear_wide (H100, products of an 8B
 // model): E4M3 weights with a scale for each row, those with scales of groups, and MXFP4 weights.
 constexpr std::int64_t kMaxFp8WideRows = 2048, kMaxFp8GroupsWideRows = 1024, kMaxMxfp4WideRows = 2048;
-// Gated products of fewer bytes are one kernel. With more it gains nothing: while the activation's own kernel runs,
-// memory is busy with the next weights. (Batch 1, H100: the demo model's 0.9 MiB a layer save 13 us a step, 9 MiB of
-// the shape 68m cost 3, 224 MiB of 8b cost up to 1 %.)
+// Gated products of up to eight rows are one kernel if the weights have fewer bytes. With more it gains nothing: while
+// the activation's own kernel runs, memory is busy with the next weights. (Batch 1, H100: the demo model's 0.9 MiB a
+// layer save 13 us a step, 9 MiB of the shape 68m cost 3, 224 MiB of 8b cost up to 1 %.)
 constexpr std::int64_t kMaxGatedBytes = std::int64_t{4} << 20;
 // MXFP4 weights are widened in memory at most so many bytes at a time, which stay in the L2.
 constexpr std::int64_t kMaxWidenedMxfp4Bytes = std::int64_t{64} << 20;
@@ -234,8 +234,8 @@ void multiply(mortise_device& device, const Matrix& x, const mortise_weight& wei
   }
 }
 
-// Whether a gated product of few rows is one kernel.
-bool is_one_kernel(const LinearArgs& both) {
+// Whether a gated product is one kernel of linear_stream.
+bool streams_as_one_kernel(const LinearArgs& both) {
   return both.m > 0 && both.n * both.k * 2 <= kMaxGatedBytes && streams_gated(both);
 }
 
@@ -263,7 +263,7 @@ mortise_status linear(mortise_device* device, mortise_stream* stream, const mort
       const LinearArgs args = product(x, weight, columns, bias, out);
       const auto activation = static_cast<Activation>(in.gate_activation);
       if (in.gate_activation == 0 && waits_for_next(args)) return device->recorder.add(args);
-      if (in.gate_activation != 0 && is_one_kernel(args)) return device->recorder.add(args, activation);
+      if (in.gate_activation != 0 && streams_as_one_kernel(args)) return device->recorder.add(args, activation);
     }
     const cudaStream_t on = native(device, stream);
     if (in.gate_activation == 0) return multiply(*device, x, weight, columns, bias, out, on);
@@ -271,8 +271,8 @@ mortise_status linear(mortise_device* device, mortise_stream* stream, const mort
     const auto activation = static_cast<Activation>(in.gate_activation);
     if (weight.bits == 0 && !uses_mma(*device)) {
       const LinearArgs both = product(x, weight, columns, bias, out);
-      if (is_one_kernel(both)) return check_cuda(launch_gated_stream(both, activation, on), kWhere);
-      if (serves_gated(both)) return check_cuda(launch_linear_gated(both, activation, on), kWhere);
+      if (streams_as_one_kernel(both)) return check_cuda(launch_gated_stream(both, activation, on), kWhere);
+      if (serves_linear_gated(both)) return check_cuda(launch_linear_gated(both, activation, on), kWhere);
     }
     const auto bytes = static_cast<std::uint64_t>(x.rows * weight.n * x.element_bytes());
     const Matrix both = {static_cast<std::byte*>(device->gated.reserve(bytes, on, kWhere)), x.dtype, x.rows, weight.n,

@@ -154,7 +154,7 @@ void destroy(void* instance) {
 
 void prepare_hopper_kernels() {
   check_cuda(prepare_stream_kernel(), kWhere);
-  check_cuda(prepare_gated_kernels(), kWhere);
+  check_cuda(prepare_linear_gated_kernels(), kWhere);
   check_cuda(prepare_int_stream_kernels(), kWhere);
   check_cuda(prepare_int4_stream_kernels(), kWhere);
   check_cuda(prepare_int4_many_kernels(), kWhere);

@@ -16,7 +16,7 @@ constexpr int kThreads = 256;
 // multiprocessor, 229 us with a block for each piece).
 constexpr std::int64_t kMaxBlockRows = 65535;
 
-// Operations on a and b, elements at the same place, as Gated is one. Unary operations ignore b.
+// Operations on elements a and b at the same place; Gated (gated.cuh) is another. Unary operations ignore b.
 template <class T, Activation kActivation>
 struct Unary {
   static constexpr bool kBinary = false;

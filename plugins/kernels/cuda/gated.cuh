@@ -36,7 +36,7 @@ __device__ __forceinline__ void activate(float (&x)[kVector]) {
 // round(act(a)) * b; the product is rounded where it is stored.
 template <class T, Activation kActivation>
 struct Gated {
-  static constexpr bool kBinary = true;
+  static constexpr bool kBinary = true;  // for elementwise.cu
   __device__ static float of(float a, float b) { return __fmul_rn(rounded<T>(Act<kActivation>::of(a)), b); }
   __device__ static void apply(Vector& a, const Vector& b) {
     activate<kActivation>(a.x);

@@ -1,4 +1,5 @@
-// plugins/kernels/cuda/int_loads.cuh: loads of packed weights (int_weight.hpp) from shared memory.
+// plugins/kernels/cuda/int_loads.cuh: loads from shared memory: sixteen bytes, and the scales and zero points of
+// packed weights (int_weight.hpp).
 #pragma once
 
 #include <cstdint>

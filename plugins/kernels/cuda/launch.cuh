@@ -36,6 +36,11 @@ inline cudaError_t can_overlap(bool& can) {
   return error;
 }
 
+// The number of pieces of b that a needs.
+inline std::int64_t divided_up(std::int64_t a, std::int64_t b) {
+  return (a + b - 1) / b;
+}
+
 template <typename... Parameters, typename... Arguments>
 cudaError_t launch_overlapped(void (*kernel)(Parameters...), dim3 grid, std::int32_t num_threads,
                               std::size_t shared_bytes, cudaStream_t stream, const Arguments&... arguments) {

@@ -154,24 +154,20 @@ cudaError_t launch(ManyArgs all, const LinearFp8Args& args, int most, cudaStream
                            all);
 }
 
-std::int64_t rounded_up(std::int64_t a, std::int64_t b) {
-  return (a + b - 1) / b;
-}
-
 }  // namespace
 
 std::int64_t fp8_many_part(const LinearFp8Args& args, int num_multiprocessors) {
   const std::int64_t clusters = num_multiprocessors / kWideCluster, k = args.format.k,
                      rows = args.format.grouped ? 128 : 256;
-  const std::int64_t row_tiles = rounded_up(args.m, rows), all = rounded_up(args.n, kWideCluster * kFp8ManyColumns);
+  const std::int64_t row_tiles = divided_up(args.m, rows), all = divided_up(args.n, kWideCluster * kFp8ManyColumns);
   const std::int64_t most = std::max(kMaxWidenedFp8Bytes / (widened_fp8_bytes(1, k) * kWideCluster), std::int64_t{1});
   // Cycles: of a round of tiles, of widening a pair of tiles before the first product, of a start.
   const std::int64_t round = rows * k / 16, widening = k * 2 / 3, start = 5000;
   std::int64_t best = 1, least = INT64_MAX;
   for (std::int64_t each = 1; each <= std::min(all, most); ++each) {
-    const std::int64_t parts = rounded_up(all, each), last = all - (parts - 1) * each;
+    const std::int64_t parts = divided_up(all, each), last = all - (parts - 1) * each;
     const std::int64_t rounds =
-        (parts - 1) * rounded_up(each * row_tiles, clusters) + rounded_up(last * row_tiles, clusters);
+        (parts - 1) * divided_up(each * row_tiles, clusters) + divided_up(last * row_tiles, clusters);
     const std::int64_t cost = rounds * round + each * widening + parts * start;
     if (cost < least) least = cost, best = each;
   }
@@ -182,12 +178,12 @@ Fp8Widening fp8_widening(const LinearFp8Args& args, void* to) {
   const Fp8Layout layout(args.format);
   // Whole tiles: the columns behind the last exist (Fp8Layout::panels).
   return {args.w + args.first_column / kFp8Panel * layout.panel_bytes,
-          rounded_up(args.n, kFp8ManyColumns) * (kFp8ManyColumns / kFp8Panel), layout.chunks, layout.chunk_bytes,
+          divided_up(args.n, kFp8ManyColumns) * (kFp8ManyColumns / kFp8Panel), layout.chunks, layout.chunk_bytes,
           static_cast<std::byte*>(to)};
 }
 
 cudaError_t launch_widen_fp8(const Fp8Widening& part, cudaStream_t stream) {
-  const std::int64_t blocks = rounded_up(part.panels * part.chunks * 32, kWidenThreads);
+  const std::int64_t blocks = divided_up(part.panels * part.chunks * 32, kWidenThreads);
   return launch_overlapped(widen_kernel, dim3(static_cast<unsigned>(blocks)), kWidenThreads, 0, stream, part);
 }
 

@@ -2,16 +2,16 @@
 // and then launch_gated (rows.hpp). The product before the activation is never in memory.
 //   y[m,i] = round(round(act(round(g[m,i]))) * round(g[m, n/2 + i])),  g[m,n] = sum_k x[m,k] w[n,k] (+ bias[n])
 //   x bf16 [m, k], rows x_stride apart; w bf16 [n, k], gates first, rows w_stride apart; bias f32 [n] or null
-//   y bf16 [m, n / 2], rows y_stride apart
-// Shapes: k a multiple of 64, n of 16; x, w, y and their rows at multiples of 16 bytes; any m.
+//   y bf16 [m, n / 2], rows y_stride apart; it overlaps neither x nor w
+// Shapes: any m; k a positive multiple of 64, n a multiple of 16; x, w, y and their rows at multiples of 16 bytes.
 // Order: as linear_mma.hpp.
 // Cost: 2 m n k operations in bf16.
 // REQUIRES: no kernel that may still run writes w or bias, because they are read before the preceding kernels have
 // ended.
-// Errors: the cudaError_t of the launch; cudaErrorNotSupported if the driver has no tensor maps.
-// Launches on `stream`, never waits, allocates nothing.
-// Source: PTX ISA, wgmma and cp.async.bulk.tensor; arXiv:2002.05202 (gated activations). Oracle:
-// kernels/cuda/reference/linear.hpp and then launch_gated, bitwise (tests/plugins/kernels/cuda/linear_gated_test.cpp).
+// Errors: the cudaError_t of the launch; cudaErrorNotSupported if the driver has no tensor maps, cudaErrorInvalidValue
+// for other shapes. Launches on `stream`, never waits, allocates nothing. Source: PTX ISA, wgmma and
+// cp.async.bulk.tensor; arXiv:2002.05202 (gated activations). Oracle: kernels/cuda/reference/linear.hpp and then
+// launch_gated, bitwise (tests/plugins/kernels/cuda/linear_gated_test.cpp).
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -20,13 +20,22 @@
 
 namespace mortise::cuda {
 
-// Whether the kernel takes the product, and is faster than the product and then its activation: not for the few rows of
-// linear_stream.hpp, nor for small matrices, whose tiles would leave multiprocessors idle.
-bool serves_gated(const LinearArgs& args);
+// With a smaller k the activation takes longer than the products that it runs beside.
+constexpr std::int64_t kLeastGatedK = 1024;
+
+// Whether the kernel takes the product, and is meant for it: not for the few rows of linear_stream.hpp, nor where tiles
+// would be half empty or leave multiprocessors idle.
+bool serves_linear_gated(const LinearArgs& args);
 
 // REQUIRES: the shapes above.
 cudaError_t launch_linear_gated(const LinearArgs& args, Activation activation, cudaStream_t stream);
 
-cudaError_t prepare_gated_kernels();  // once, before any launch
+// The same with tiles of one of the sizes 0 .. kNumGatedTileSizes - 1, on at most so many thread blocks (at least 2),
+// where launch_linear_gated chooses the fastest size and uses all multiprocessors. For tests of each size.
+constexpr int kNumGatedTileSizes = 5;
+cudaError_t launch_linear_gated_with(int tile_size, int most_blocks, const LinearArgs& args, Activation activation,
+                                     cudaStream_t stream);
+
+cudaError_t prepare_linear_gated_kernels();  // once, before any launch
 
 }  // namespace mortise::cuda

@@ -295,13 +295,9 @@ Choice choice_of(Format format, int size) {
   }
 }
 
-std::int64_t rounded_up(std::int64_t a, std::int64_t b) {
-  return (a + b - 1) / b;
-}
-
 // The pairs of tiles of a size.
 std::int64_t pairs_of(const WideProduct& args, const Choice& size) {
-  return rounded_up(args.n, kWideCluster * size.columns) * rounded_up(args.m, size.tile_rows);
+  return divided_up(args.n, kWideCluster * size.columns) * divided_up(args.m, size.tile_rows);
 }
 
 // The tile size with which a block takes the least time. The choice changes no bit.
@@ -316,7 +312,7 @@ Choice cheapest(const WideProduct& args, Format format, int num_blocks) {
   for (int size = 0; size < (grouped ? kChoices - 1 : kChoices); ++size) {
     const Choice one = choice_of(format, size);
     const std::int64_t cost =
-        rounded_up(pairs_of(args, one), clusters) * (grouped ? kGroupCycles[size] : kCycles[size]);
+        divided_up(pairs_of(args, one), clusters) * (grouped ? kGroupCycles[size] : kCycles[size]);
     if (cost < least) least = cost, best = one;
   }
   return best;
@@ -331,8 +327,8 @@ cudaError_t launch(WideArgs all, Format format, const std::uint16_t* x, std::int
   const cudaError_t error = describe_fp8_rows(x, product.m, k, x_stride, chosen.tile_rows / kWideCluster, product.rows);
   if (error != cudaSuccess) return error;
   product.whole_lines = writes_whole_lines(product.y, product.y_stride, product.y_type, product.n);
-  product.row_tiles = static_cast<std::int32_t>(rounded_up(product.m, chosen.tile_rows));
-  product.column_tiles = static_cast<std::int32_t>(rounded_up(product.n, chosen.columns));
+  product.row_tiles = static_cast<std::int32_t>(divided_up(product.m, chosen.tile_rows));
+  product.column_tiles = static_cast<std::int32_t>(divided_up(product.n, chosen.columns));
   product.pairs = static_cast<std::int32_t>(pairs_of(product, chosen));
   const int blocks = kWideCluster * std::min(product.pairs, most / kWideCluster);
   return launch_overlapped(chosen.kernel, dim3(static_cast<unsigned>(blocks)), chosen.threads,
@@ -370,7 +366,7 @@ cudaError_t launch_linear_mxfp4_wide(const LinearMxfp4Args& args, cudaStream_t s
   if (args.m == 0 || args.n == 0) return cudaSuccess;
   const Mxfp4Layout layout(args.n, args.k);
   WideArgs all = wide_args(args, layout.chunks, layout.panel_bytes);
-  const std::int64_t steps = rounded_up(args.k, kMxfp4Step);
+  const std::int64_t steps = divided_up(args.k, kMxfp4Step);
   all.product.last_steps = static_cast<std::int32_t>(steps - (layout.chunks - 1) * kMxfp4Steps);
   all.small = args.small;
   return launch(all, Format::kMxfp4, args.x, args.k, args.x_stride, stream);

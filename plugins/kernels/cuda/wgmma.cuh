@@ -224,9 +224,11 @@ __device__ __forceinline__ void row_product(float (&d)[14][4], std::uint64_t a, 
       : MORTISE_D8(0), MORTISE_D1(8), MORTISE_D1(9), MORTISE_D1(10), MORTISE_D1(11), MORTISE_D1(12), MORTISE_D1(13)
       : "l"(a), "l"(b), "r"(static_cast<int>(adds)));
 }
+
 __device__ __forceinline__ void row_product(float (&d)[16][4], std::uint64_t a, std::uint64_t b, bool adds) {
   product(d, a, b, adds);
 }
+
 __device__ __forceinline__ void row_product(float (&d)[28][4], std::uint64_t a, std::uint64_t b, bool adds) {
   asm volatile(
       "{\n.reg .pred p;\nsetp.ne.b32 p, %114, 0;\n"
@@ -237,6 +239,7 @@ __device__ __forceinline__ void row_product(float (&d)[28][4], std::uint64_t a, 
       : MORTISE_D8(0), MORTISE_D8(8), MORTISE_D8(16), MORTISE_D1(24), MORTISE_D1(25), MORTISE_D1(26), MORTISE_D1(27)
       : "l"(a), "l"(b), "r"(static_cast<int>(adds)));
 }
+
 __device__ __forceinline__ void row_product(float (&d)[32][4], std::uint64_t a, std::uint64_t b, bool adds) {
   asm volatile(
       "{\n.reg .pred p;\nsetp.ne.b32 p, %130, 0;\n"

@@ -156,8 +156,15 @@ TEST_F(CudaLinear, ColumnRangesAreColumnsOfTheWhole) {
 }
 
 TEST_F(CudaLinear, AGatedProductIsTheProductAndThenItsActivation) {
-  // One kernel does it if K is a multiple of 64 and there are few rows.
-  for (const auto& [m, k] : {std::pair<std::size_t, std::size_t>{1, 288}, {40, 288}, {1, 320}, {8, 320}, {9, 320}}) {
+  // One kernel does it if K is a multiple of 64 and there are few rows, or many and K is at least 1024.
+  for (const auto& [m, k] : {std::pair<std::size_t, std::size_t>{1, 288},
+                             {40, 288},
+                             {1, 320},
+                             {8, 320},
+                             {9, 320},
+                             {600, 320},
+                             {600, 1024},
+                             {601, 1032}}) {
     const std::size_t inner = 768;
     std::mt19937 rng(4);
     const auto x = random_values<Bf16>(rng, m * k), w = random_values<Bf16>(rng, 2 * inner * k);

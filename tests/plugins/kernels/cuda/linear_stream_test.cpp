@@ -3,6 +3,9 @@
 // Covers: plugins/kernels/cuda/{bulk,compare,launch,linear_stream_many,tensor_map,types,weight_ring}
 #include "kernels/cuda/linear_stream.hpp"
 
+#include <algorithm>
+#include <cmath>
+
 #include "gpu_fixture.hpp"
 #include "kernels/cuda/compare.hpp"
 #include "kernels/cuda/reference/linear.hpp"
@@ -139,12 +142,14 @@ TEST_F(KernelsCudaLinearStream, WaitsForTheKernelBefore) {
 TEST_F(KernelsCudaLinearStream, AGatedProductWaitsForTheKernelBefore) {
   const std::int64_t k = 1024, n = 2 * k;
   std::mt19937 rng(8);
-  const GpuArray<std::uint16_t> w(cpu::random_values<std::uint16_t>(rng, static_cast<std::size_t>(n * k)));
+  const GpuArray<std::uint16_t> w(static_cast<std::size_t>(n * k));
+  ASSERT_EQ(launch_random(w.data(), n * k, 0.3f / std::sqrt(static_cast<float>(k)), rng(), nullptr), cudaSuccess);
+  const GpuArray<float> bias(std::vector<float>(static_cast<std::size_t>(n), 1.0f));  // keeps numbers around 1
   const auto values = cpu::random_values<std::uint16_t>(rng, static_cast<std::size_t>(4 * k));
   const GpuArray<std::uint16_t> both(static_cast<std::size_t>(4 * n));
   const auto chain = [&](auto launch) {
-    const GpuArray<std::uint16_t> even(values), odd(static_cast<std::size_t>(4 * k));
-    LinearArgs args = {nullptr, k, w.data(), k, nullptr, nullptr, k, ElementType::kBf16, 4, n, k};
+    const GpuArray<std::uint16_t> even(values), odd(values);
+    LinearArgs args = {nullptr, k, w.data(), k, bias.data(), nullptr, k, ElementType::kBf16, 4, n, k};
     for (int i = 0; i < 12; ++i) {
       args.x = i % 2 == 0 ? even.data() : odd.data();
       args.y = i % 2 == 0 ? odd.data() : even.data();
@@ -159,6 +164,10 @@ TEST_F(KernelsCudaLinearStream, AGatedProductWaitsForTheKernelBefore) {
     EXPECT_EQ(reference::launch_linear(args, nullptr), cudaSuccess);
     return launch_gated(Activation::kRelu, ElementType::kBf16, {both.data(), n}, out, 4, k, nullptr);
   });
+  // Infinities and NaN have an exponent of ones, and would hide what was read.
+  EXPECT_GT(
+      std::ranges::count_if(expected, [](std::uint16_t bits) { return bits != 0 && (bits & 0x7f80u) != 0x7f80u; }),
+      4 * k * 9 / 10);
   for (int repeat = 0; repeat < 5; ++repeat) {
     EXPECT_TRUE(cpu::same_bits(
         expected, chain([](const LinearArgs& args) { return launch_gated_stream(args, Activation::kRelu, nullptr); })));
