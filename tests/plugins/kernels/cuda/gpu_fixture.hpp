@@ -22,6 +22,18 @@ class OnGpu : public testing::Test {
   cpu::DenormalsOff denormals_off_;
 };
 
+// For kernels of Hopper (wgmma, TMA, clusters).
+class OnHopper : public OnGpu {
+ protected:
+  void SetUp() override {
+    OnGpu::SetUp();
+    if (IsSkipped()) return;
+    int major = 0;
+    ASSERT_EQ(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0), cudaSuccess);
+    if (major < 9) GTEST_SKIP() << "this kernel needs compute capability 9.0, and the GPU has " << major;
+  }
+};
+
 template <typename T>
 class GpuArray {
  public:

@@ -119,14 +119,11 @@ struct Step {
   }
 };
 
-class KernelsCudaLayerTail : public OnGpu {
+class KernelsCudaLayerTail : public OnHopper {
  protected:
   void SetUp() override {
-    OnGpu::SetUp();
+    OnHopper::SetUp();
     if (IsSkipped()) return;
-    int major = 0;
-    ASSERT_EQ(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0), cudaSuccess);
-    if (major < 9) GTEST_SKIP() << "this kernel needs clusters, which the GPU does not have";
     bool available = false;
     ASSERT_EQ(prepare_layer_tail(available), cudaSuccess);
     ASSERT_TRUE(available);

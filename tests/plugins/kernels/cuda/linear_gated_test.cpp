@@ -31,14 +31,11 @@ std::ostream& operator<<(std::ostream& out, const Case& c) {
              << static_cast<int>(c.activation) << " bias " << c.bias << " scale " << c.scale;
 }
 
-class KernelsCudaLinearGated : public OnGpu {
+class KernelsCudaLinearGated : public OnHopper {
  protected:
   void SetUp() override {
-    OnGpu::SetUp();
+    OnHopper::SetUp();
     if (IsSkipped()) return;
-    int major = 0;
-    ASSERT_EQ(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0), cudaSuccess);
-    if (major < 9) GTEST_SKIP() << "this kernel needs wgmma, which the GPU does not have";
     ASSERT_EQ(prepare_linear_gated_kernels(), cudaSuccess);
   }
 
