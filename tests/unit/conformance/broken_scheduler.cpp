@@ -1,5 +1,5 @@
 // tests/unit/conformance/broken_scheduler.cpp: a scheduler, first come, first served, with one defect that an option
-// names.
+// names, or the file (file_defect.cpp).
 #include <algorithm>
 #include <map>
 #include <set>
@@ -9,10 +9,15 @@
 #include "mortise/plan_blocks.hpp"
 #include "mortise/scheduler.h"
 
+extern const char* const file_defect;  // file_defect.cpp
+
 namespace {
 
 using broken::Defect;
-using broken::has_static_defect;
+
+bool is_file_with(std::string_view defect) {
+  return defect == file_defect;
+}
 
 struct Scheduler {
   Defect defect;
@@ -29,10 +34,10 @@ thread_local int num_calls_of_thread = 0;
 
 mortise_status supports(const mortise_query* query, mortise_error* reason) {
   static int num_calls = 0;
-  if (has_static_defect("supports_changes") && ++num_calls % 2 == 0) {
+  if (is_file_with("supports_changes") && ++num_calls % 2 == 0) {
     return mortise::set_error(reason, MORTISE_UNAVAILABLE, "supports", "not this time");
   }
-  if (has_static_defect("supports_is_silent") && query->device != nullptr) return MORTISE_UNIMPLEMENTED;
+  if (is_file_with("supports_is_silent") && query->device != nullptr) return MORTISE_UNIMPLEMENTED;
   return MORTISE_OK;
 }
 
@@ -41,7 +46,7 @@ mortise_status create(const mortise_host* host, const mortise_create_args* args,
   const auto given = mortise::known(args);
   if (given.option_reader == nullptr) {
     // Without options the defect is not known: only the one that is found without them.
-    if (has_static_defect("ignores_struct_size")) {
+    if (is_file_with("ignores_struct_size")) {
       [[maybe_unused]] static volatile int32_t sink;
       sink = static_cast<int32_t>(reinterpret_cast<std::uintptr_t>(args->option_reader));
     }
@@ -194,35 +199,34 @@ const void* get_ext(void*, const char* id) {
   static constexpr mortise_sequences_table kSequences = {
       sizeof(mortise_sequences_table), 0,
       [](void* instance) -> uint64_t { return static_cast<Scheduler*>(instance)->known.size(); }};
-  if (has_static_defect("knows_every_extension")) return &kSequences;
+  if (is_file_with("knows_every_extension")) return &kSequences;
   return std::strcmp(id, MORTISE_EXT_SEQUENCES) == 0 ? &kSequences : nullptr;
 }
 
 constexpr mortise_scheduler_table kTable = {sizeof(mortise_scheduler_table), 0, events, plan};
 
-constexpr const char* schema() {
-  return has_static_defect("open_schema") ? R"({"type": "object", "properties": {
+const char* schema() {
+  return is_file_with("open_schema") ? R"({"type": "object", "properties": {
                    "defect": {"title": "what is broken", "type": "string", "default": "none"},
                    "text": {"title": "any text", "type": "string", "default": ""},
                    "max_num_seqs": {"title": "sequences", "type": "integer", "minimum": 1, "default": 64},
                    "max_batched_tokens": {"title": "rows", "type": "integer", "minimum": 1, "default": 2048}}})"
-                                          : R"({"type": "object", "additionalProperties": false, "properties": {
+                                     : R"({"type": "object", "additionalProperties": false, "properties": {
                    "defect": {"title": "what is broken", "type": "string", "default": "none"},
                    "text": {"title": "any text", "type": "string", "default": ""},
                    "max_num_seqs": {"title": "sequences", "type": "integer", "minimum": 1, "default": 64},
                    "max_batched_tokens": {"title": "rows", "type": "integer", "minimum": 1, "default": 2048}}})";
 }
 
-constexpr mortise_component component() {
+mortise_component component() {
   mortise_component c{};
   c.struct_size = sizeof c;
   c.kind = MORTISE_KIND_SCHEDULER;
-  c.capabilities = has_static_defect("wrong_capability") ? MORTISE_CAP_CASCADE : MORTISE_CAP_EXACT;
+  c.capabilities = is_file_with("wrong_capability") ? MORTISE_CAP_CASCADE : MORTISE_CAP_EXACT;
   c.name = "broken_scheduler";
-  c.summary =
-      has_static_defect("two_line_summary") ? "one line\nand another" : "first come, first served, with a defect";
+  c.summary = is_file_with("two_line_summary") ? "one line\nand another" : "first come, first served, with a defect";
   c.options_schema = schema();
-  c.numerics_id = has_static_defect("has_numerics") ? "cpu-f32/1" : nullptr;
+  c.numerics_id = is_file_with("has_numerics") ? "cpu-f32/1" : nullptr;
   c.table = &kTable;
   c.supports = supports;
   c.create = create;
@@ -231,22 +235,22 @@ constexpr mortise_component component() {
   return c;
 }
 
-constexpr mortise_component kComponent = component();
+const mortise_component kComponent = component();
 
 struct AtLoading {
   AtLoading() {
-    if (has_static_defect("talks_at_loading")) (void)!::write(STDOUT_FILENO, "hello\n", 6);
-    if (has_static_defect("changes_environment")) ::setenv("BROKEN", "1", 1);
-    if (has_static_defect("thread_at_loading")) std::thread([] { ::sleep(1000); }).detach();
-    if (has_static_defect("crashes_at_loading")) std::abort();
-    if (has_static_defect("process_at_loading")) broken::start_stray();
-    if (has_static_defect("daemon_at_loading")) broken::start_daemon();
-    if (has_static_defect("hidden_daemon_at_loading")) {
+    if (is_file_with("talks_at_loading")) (void)!::write(STDOUT_FILENO, "hello\n", 6);
+    if (is_file_with("changes_environment")) ::setenv("BROKEN", "1", 1);
+    if (is_file_with("thread_at_loading")) std::thread([] { ::sleep(1000); }).detach();
+    if (is_file_with("crashes_at_loading")) std::abort();
+    if (is_file_with("process_at_loading")) broken::start_stray();
+    if (is_file_with("daemon_at_loading")) broken::start_daemon();
+    if (is_file_with("hidden_daemon_at_loading")) {
       ::prctl(PR_SET_CHILD_SUBREAPER, 0);  // so that the suite's process does not get the daemon
       broken::start_daemon();
     }
-    if (has_static_defect("twin_at_loading")) broken::fork_stray();  // both go on
-    if (has_static_defect("chain_at_loading")) broken::start_chain();
+    if (is_file_with("twin_at_loading")) broken::fork_stray();  // both go on
+    if (is_file_with("chain_at_loading")) broken::start_chain();
   }
 } at_loading;
 
@@ -256,9 +260,9 @@ MORTISE_EXTERN_C MORTISE_EXPORT const mortise_module* mortise_plugin_entry_v0(co
   static const mortise_component* const components[] = {&kComponent};
   static mortise_module modules[2];
   static int num_calls = 0;
-  const int at = has_static_defect("entry_changes") ? num_calls++ % 2 : 0;
+  const int at = is_file_with("entry_changes") ? num_calls++ % 2 : 0;
   modules[at] = {sizeof(mortise_module), 0,         MORTISE_ABI_MINOR, 1, "test.broken", "Tests", "1.0.0",
                  "Apache-2.0",           components};
-  if (has_static_defect("refuses_newer_hosts") && args->abi_minor > MORTISE_ABI_MINOR) return nullptr;
+  if (is_file_with("refuses_newer_hosts") && args->abi_minor > MORTISE_ABI_MINOR) return nullptr;
   return &modules[at];
 }

@@ -1,5 +1,5 @@
 // tests/unit/conformance/defects.hpp: what is broken in a deliberately broken plugin: the option `defect` of an
-// instance, or DEFECT for what a file says of itself before there is an instance.
+// instance.
 #pragma once
 
 #include <dlfcn.h>
@@ -18,15 +18,7 @@
 
 #include "mortise/plugin.hpp"
 
-#ifndef DEFECT
-#define DEFECT "none"
-#endif
-
 namespace broken {
-
-constexpr bool has_static_defect(std::string_view name) {
-  return name == DEFECT;
-}
 
 // The defect of one instance.
 class Defect {
