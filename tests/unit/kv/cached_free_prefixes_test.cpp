@@ -13,8 +13,6 @@ namespace {
 
 using ::testing::ElementsAre;
 
-constexpr std::int32_t kBlockSize = 2;
-
 class CachedFreePrefixesTest : public ::testing::Test {
  protected:
   // The path of a new block after `parent`, which nobody holds but, if asked for, the test.
@@ -33,7 +31,7 @@ class CachedFreePrefixesTest : public ::testing::Test {
     return parent;
   }
 
-  KvCache cache_{200, kBlockSize, true};
+  KvCache cache_{200, /*block_size=*/2, true};
   CachedFreePrefixes cached_free_{200};
   std::int32_t next_token_ = 0;
 };
