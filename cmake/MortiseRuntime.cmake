@@ -1,3 +1,13 @@
+# mortise_share_batches(TARGET): its unity build has batches of up to 24 sources, all of about the same size: a second batch of a few
+# sources would parse the same headers again.
+function(mortise_share_batches target)
+  get_target_property(sources ${target} SOURCES)
+  list(LENGTH sources num)
+  math(EXPR batches "(${num} + 23) / 24")
+  math(EXPR size "(${num} + ${batches} - 1) / ${batches}")
+  set_target_properties(${target} PROPERTIES UNITY_BUILD_BATCH_SIZE ${size})
+endfunction()
+
 # mortise_add_library(NAME SOURCES a.cpp ... [LINK lib ...]): a static library of the host, one per folder of runtime/.
 # It sees the plugin API, never plugins/: the ABI is the only door between the two. Of runtime/ it sees its own folder and
 # those of the libraries that it links, directly or through others, and these must have been added before: so no two
@@ -21,6 +31,7 @@ function(mortise_add_library name)
     file(CREATE_LINK ${header} ${include}/root/${file} SYMBOLIC)
   endforeach()
   add_library(${name} STATIC ${arg_SOURCES})
+  mortise_share_batches(${name})
   target_include_directories(${name} PUBLIC ${include}/${folder} ${include}/root)
   target_link_libraries(${name} PUBLIC ${arg_LINK})
 endfunction()
@@ -31,6 +42,7 @@ endfunction()
 function(mortise_add_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LINK;INCLUDE")
   add_executable(${name} ${arg_SOURCES})
+  mortise_share_batches(${name})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests ${arg_INCLUDE})
   target_compile_definitions(${name} PRIVATE MORTISE_SOURCE_DIR="${PROJECT_SOURCE_DIR}" MORTISE_BINARY_DIR="${PROJECT_BINARY_DIR}")
   target_link_libraries(${name} PRIVATE ${arg_LINK} GTest::gmock GTest::gtest_main)
