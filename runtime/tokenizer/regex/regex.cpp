@@ -91,7 +91,7 @@ class Matcher {
 }  // namespace
 
 struct Regex::Code {
-  std::unique_ptr<pcre2_code, Free<pcre2_code_free>> compiled;
+  std::unique_ptr<pcre2_code, decltype(&pcre2_code_free)> compiled{nullptr, &pcre2_code_free};
 };
 
 Regex::Regex(std::unique_ptr<const Code> code, std::string where) : code_(std::move(code)), where_(std::move(where)) {}
