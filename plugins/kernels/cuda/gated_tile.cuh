@@ -1,5 +1,5 @@
-// plugins/kernels/cuda/gated_tile.cuh: the tiles of linear_gated.cu. A tile is 128 or 192 rows of x times some columns
-// of y, of which a block computes gates and ups together. Three kinds of warps share a block:
+// plugins/kernels/cuda/gated_tile.cuh: the tiles of linear_gated.cu. A tile is 128 rows of x times some columns of y,
+// of which a block computes gates and ups together. Three kinds of warps share a block:
 //   one requests x and weights (TMA) into a ring in shared memory;
 //   two warpgroups multiply, 64 rows each, and leave their sums in shared memory as bf16;
 //   three warps compute the activation from there and write y, while the warpgroups multiply the next tile.
