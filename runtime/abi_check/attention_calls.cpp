@@ -11,10 +11,10 @@
 namespace mortise::abi_check {
 namespace {
 
-constexpr const char* kAttentionHeader = "mortise/attention.h";
+constexpr const char* kHeader = "mortise/attention.h";
 constexpr Function kKvLayout = {"kv_layout", Tag::kControl, State::kCreated};
-constexpr Function kBindAttention = {"bind", Tag::kControl, State::kCreated};
-constexpr Function kPlanAttention = {"plan", Tag::kStep, State::kActive};
+constexpr Function kBind = {"bind", Tag::kControl, State::kCreated};
+constexpr Function kPlan = {"plan", Tag::kStep, State::kActive};
 constexpr Function kAppend = {"append", Tag::kStep, State::kActive};
 constexpr Function kRun = {"run", Tag::kStep, State::kActive};
 constexpr Function kCopyBlocks = {"copy_blocks", Tag::kStep, State::kActive};
@@ -35,22 +35,22 @@ mortise_status kv_layout(mortise_attention* handle, const mortise_model_dims* di
     if (status != MORTISE_OK) return status;
     call.part_must(layout->struct_size == size, "mortise/abi.h", "the struct_size that the caller set",
                    "kv_layout changes it to {}", layout->struct_size);
-    call.part_must(std::memchr(layout->layout_id, '\0', sizeof layout->layout_id) != nullptr, kAttentionHeader,
-                   "NUL-terminated", "the layout_id has no end");
-    call.part_must(layout->layout_id[0] != '\0', kAttentionHeader,
-                   "instances with equal ids can read each other's blocks", "the layout_id is empty");
+    call.part_must(std::memchr(layout->layout_id, '\0', sizeof layout->layout_id) != nullptr, kHeader, "NUL-terminated",
+                   "the layout_id has no end");
+    call.part_must(layout->layout_id[0] != '\0', kHeader, "instances with equal ids can read each other's blocks",
+                   "the layout_id is empty");
     return status;
   });
 }
 
 mortise_status bind(mortise_attention* handle, const mortise_attention_bind_args* args, mortise_error* error) {
-  return checked<Attention>(handle, kBindAttention, error, [&](Call& call, Attention& self) {
+  return checked<Attention>(handle, kBind, error, [&](Call& call, Attention& self) {
     call.check_struct(args, MORTISE_SIZE_0_5(mortise_attention_bind_args), "args");
-    call.caller_must(!self.is_bound, kAttentionHeader, "once, before activate", "bind is called twice");
+    call.caller_must(!self.is_bound, kHeader, "once, before activate", "bind is called twice");
     check_dims(call, args->dims);
-    call.caller_must(args->num_blocks > 0 && args->block_size > 0 && args->kv != nullptr && args->kv_bytes > 0,
-                     kAttentionHeader, "device memory of num_blocks * bytes_per_block",
-                     "{} blocks of {} tokens in {} bytes", args->num_blocks, args->block_size, args->kv_bytes);
+    call.caller_must(args->num_blocks > 0 && args->block_size > 0 && args->kv != nullptr && args->kv_bytes > 0, kHeader,
+                     "device memory of num_blocks * bytes_per_block", "{} blocks of {} tokens in {} bytes",
+                     args->num_blocks, args->block_size, args->kv_bytes);
     Inputs inputs;
     inputs.add("args", args, 1);
     inputs.add("dims", args->dims, 1);
@@ -66,7 +66,7 @@ mortise_status bind(mortise_attention* handle, const mortise_attention_bind_args
 }
 
 mortise_status plan(mortise_attention* handle, const mortise_step* step, mortise_error* error) {
-  return checked<Attention>(handle, kPlanAttention, error, [&](Call& call, Attention& self) {
+  return checked<Attention>(handle, kPlan, error, [&](Call& call, Attention& self) {
     check_step(call, step);
     const mortise_batch& batch = *step->batch;
     check_batch(call, batch,
@@ -100,9 +100,9 @@ mortise_status plan(mortise_attention* handle, const mortise_step* step, mortise
 void check_layer(const Call& call, const Attention& self, const mortise_step* step, std::int32_t layer) {
   check_step(call, step);
   call.caller_must(self.is_planned && self.step_id == step->batch->step_id && self.num_rows == step->batch->num_tokens,
-                   kAttentionHeader, "Called once per step, before the forward pass or its replay",
+                   kHeader, "Called once per step, before the forward pass or its replay",
                    "{} comes without a plan of this step", call.function().name);
-  call.caller_must(layer >= 0 && layer < self.dims.num_layers, kAttentionHeader, "The model calls it for each layer",
+  call.caller_must(layer >= 0 && layer < self.dims.num_layers, kHeader, "The model calls it for each layer",
                    "layer {} of {}", layer, self.dims.num_layers);
 }
 
@@ -119,7 +119,7 @@ mortise_status append(mortise_attention* handle, const mortise_step* step, const
     check_tensor(call, device.get(), "v", args->v, kv, self.dims.dtype);
     if (args->rope != nullptr) {
       call.check_struct(args->rope, MORTISE_SIZE_0_5(mortise_rope), "rope");
-      call.caller_must(args->rope->rotary_dim > 0 && args->rope->rotary_dim <= self.dims.head_dim, kAttentionHeader,
+      call.caller_must(args->rope->rotary_dim > 0 && args->rope->rotary_dim <= self.dims.head_dim, kHeader,
                        "<= head_dim; the rest of the head is unchanged", "rotary_dim is {}", args->rope->rotary_dim);
     }
     Inputs inputs;
@@ -137,7 +137,7 @@ mortise_status run(mortise_attention* handle, const mortise_step* step, std::int
                    const mortise_tensor* out, mortise_error* error) {
   return checked<Attention>(handle, kRun, error, [&](Call& call, Attention& self) {
     check_layer(call, self, step, layer);
-    call.caller_must(self.appended.contains(layer), kAttentionHeader, "The model calls it for each layer before `run`",
+    call.caller_must(self.appended.contains(layer), kHeader, "The model calls it for each layer before `run`",
                      "run of layer {} comes without append", layer);
     const auto device = Device::find(step->device);
     const std::int64_t heads[] = {self.num_rows, self.dims.num_heads, self.dims.head_dim};
@@ -158,15 +158,15 @@ mortise_status run(mortise_attention* handle, const mortise_step* step, std::int
 mortise_status copy_blocks(mortise_attention* handle, mortise_stream* stream, const std::int32_t* from,
                            const std::int32_t* to, std::int32_t num_blocks, mortise_error* error) {
   return checked<Attention>(handle, kCopyBlocks, error, [&](Call& call, Attention& self) {
-    call.check_array(from, num_blocks, kAttentionHeader, "from");
-    call.check_array(to, num_blocks, kAttentionHeader, "to");
+    call.check_array(from, num_blocks, kHeader, "from");
+    call.check_array(to, num_blocks, kHeader, "to");
     std::set<std::int32_t> sources(from, from + num_blocks), targets;
     for (std::int32_t i = 0; i < num_blocks; ++i) {
       const auto is_block = [&](std::int32_t block) { return block >= 0 && block < self.num_blocks; };
-      call.caller_must(is_block(from[i]) && is_block(to[i]), kAttentionHeader, "Copies block from[i] to block to[i]",
+      call.caller_must(is_block(from[i]) && is_block(to[i]), kHeader, "Copies block from[i] to block to[i]",
                        "block {} to block {} of {}", from[i], to[i], self.num_blocks);
-      call.caller_must(!sources.contains(to[i]) && targets.insert(to[i]).second, kAttentionHeader,
-                       "have no block in common", "block {} is written twice, or read", to[i]);
+      call.caller_must(!sources.contains(to[i]) && targets.insert(to[i]).second, kHeader, "have no block in common",
+                       "block {} is written twice, or read", to[i]);
     }
     Inputs inputs;
     inputs.add("from", from, num_blocks);

@@ -13,6 +13,7 @@
 namespace mortise::abi_check {
 namespace {
 
+constexpr const char* kAbi = "mortise/abi.h";
 constexpr const char* kHost = "mortise/host.h";
 constexpr std::uint64_t kMaxAlignment = 4096;
 

@@ -16,8 +16,6 @@
 
 namespace mortise::abi_check {
 
-constexpr const char* kAbi = "mortise/abi.h";
-
 // A function of a table: its name, and what its tag in the header says.
 enum class Tag { kAny, kControl, kStep };
 enum class State { kAny, kCreated, kActive };

@@ -11,7 +11,7 @@
 namespace mortise::abi_check {
 namespace {
 
-constexpr const char* kCollectiveHeader = "mortise/ext/collective.h";
+constexpr const char* kHeader = "mortise/ext/collective.h";
 using Kind = Device::Kind;
 
 // What the checks remember of a communicator.
@@ -54,7 +54,7 @@ std::int32_t num_ranks(mortise_device* handle) {
   return checked_value<Device>(handle, kFunction, 1, [&](Call& call, Device& self) {
     std::int32_t ranks = 0;
     call.make([&] { ranks = self.collective.load()->num_ranks(handle); });
-    call.part_must(ranks >= 1, kCollectiveHeader, "Returns how many ranks the options of `device` ask for, at least 1",
+    call.part_must(ranks >= 1, kHeader, "Returns how many ranks the options of `device` ask for, at least 1",
                    "num_ranks returns {}", ranks);
     return ranks;
   });
@@ -68,9 +68,9 @@ mortise_status create(mortise_device* const* devices, std::int32_t world, mortis
     const std::span<mortise_device* const> all(devices, static_cast<std::size_t>(world));
     for (std::size_t i = 0; i < all.size(); ++i) {
       const std::shared_ptr<Device> device = Device::find(all[i]);
-      call.caller_must(device != nullptr && device->is_active && &device->real == &self.real, kCollectiveHeader,
+      call.caller_must(device != nullptr && device->is_active && &device->real == &self.real, kHeader,
                        "all active and of this component", "devices[{}] is not", i);
-      call.caller_must(std::count(all.begin(), all.end(), all[i]) == 1, kCollectiveHeader, "one for each rank",
+      call.caller_must(std::count(all.begin(), all.end(), all[i]) == 1, kHeader, "one for each rank",
                        "devices[{}] is there twice", i);
     }
     const mortise_collective_table* const table = self.collective;
@@ -81,8 +81,7 @@ mortise_status create(mortise_device* const* devices, std::int32_t world, mortis
     for (std::size_t i = 0; i < made.size(); ++i) {
       call.part_must(made[i] != nullptr && std::count(made.begin(), made.end(), made[i]) == 1 &&
                          communicators_of_all().find(made[i]).device == nullptr,
-                     kCollectiveHeader, "writes one communicator for each rank", "communicators[{}] is NULL, or in use",
-                     i);
+                     kHeader, "writes one communicator for each rank", "communicators[{}] is NULL, or in use", i);
     }
     for (std::size_t i = 0; i < made.size(); ++i) communicators_of_all().add(made[i], {all[i], table, world});
     return status;
@@ -110,11 +109,11 @@ mortise_status all_gather(mortise_communicator* communicator, mortise_stream* st
     check_tensor(call, &self, "x", x, kRowsOfColumns);
     call.caller_must((x->flags & MORTISE_TENSOR_READ_ONLY) == 0, "mortise/tensor.h", "writing may crash",
                      "x is read-only");
-    call.check_array(columns, rank.world + 1, kCollectiveHeader, "columns");
+    call.check_array(columns, rank.world + 1, kHeader, "columns");
     const std::span<const std::int64_t> all(columns, static_cast<std::size_t>(rank.world) + 1);
-    call.caller_must(all.front() == 0 && all.back() == x->shape[1] && std::is_sorted(all.begin(), all.end()),
-                     kCollectiveHeader, "columns [world + 1] ascends from 0 to N", "columns is {} where x has {}",
-                     fmt::join(all, ", "), x->shape[1]);
+    call.caller_must(all.front() == 0 && all.back() == x->shape[1] && std::is_sorted(all.begin(), all.end()), kHeader,
+                     "columns [world + 1] ascends from 0 to N", "columns is {} where x has {}", fmt::join(all, ", "),
+                     x->shape[1]);
     return call.make(error,
                      [&](mortise_error* own) { return rank.table->all_gather(communicator, stream, x, columns, own); });
   });

@@ -10,8 +10,15 @@
 namespace mortise::abi_check {
 namespace {
 
+constexpr const char* kHeader = "mortise/device.h";
+constexpr const char* kAbi = "mortise/abi.h";
+constexpr const char* kGraph = "mortise/ext/graph.h";
 constexpr std::uintptr_t kAlignment = 256;
 using Kind = Device::Kind;
+
+const mortise_device_table& table_of(const Device& self) {
+  return self.table<mortise_device_table>();
+}
 
 // Checks that the call is made outside of steps and captures, because a captured step cannot contain [control]
 // functions.
@@ -20,7 +27,7 @@ void check_control(const Call& call, const Device& self) {
                                                          call.caller()->instance().real.kind == PartKind::kAttention);
   call.caller_must(!is_step_of_part, "mortise/plugin.h", "activate (all allocation and tuning)",
                    "the device's {} is called in a step; it is a [control] call", call.function().name);
-  call.caller_must(self.num_captures == 0, kGraphHeader, "allocation and tuning cannot be captured",
+  call.caller_must(self.num_captures == 0, kGraph, "allocation and tuning cannot be captured",
                    "{} is called while work is captured", call.function().name);
 }
 
@@ -34,8 +41,8 @@ mortise_status describe(mortise_device* handle, mortise_device_info* info) {
     const auto is_text = [](const auto& text) { return std::memchr(text, '\0', sizeof text) != nullptr; };
     call.part_must(is_text(info->name) && is_text(info->isa), kAbi, "`const char*` is NUL-terminated",
                    "describe gives a text without an end");
-    call.part_must(info->host_memory == 0 || info->host_memory == 1, kDeviceHeader,
-                   "1: device pointers are host pointers", "host_memory is {}", info->host_memory);
+    call.part_must(info->host_memory == 0 || info->host_memory == 1, kHeader, "1: device pointers are host pointers",
+                   "host_memory is {}", info->host_memory);
     self.set_host_memory(info->host_memory == 1);
     return status;
   });
@@ -47,8 +54,7 @@ const char* numerics_id(mortise_device* handle, std::int32_t dtype) {
     const char* id = nullptr;
     call.make([&] { id = table_of(self).numerics_id(handle, dtype); });
     const auto now = id == nullptr ? std::nullopt : std::optional<std::string>(id);
-    call.part_must(self.first_numerics(dtype, now) == now, kDeviceHeader,
-                   "Returns the id of the arithmetic for a dtype",
+    call.part_must(self.first_numerics(dtype, now) == now, kHeader, "Returns the id of the arithmetic for a dtype",
                    "numerics_id({:#x}) gives another answer than before", dtype);
     return id;
   });
@@ -59,7 +65,7 @@ mortise_status memory_info(mortise_device* handle, std::uint64_t* free_bytes, st
   return checked<Device>(handle, kFunction, nullptr, [&](Call& call, Device& self) {
     mortise_status status = MORTISE_OK;
     call.make([&] { status = table_of(self).memory_info(handle, free_bytes, total_bytes); });
-    call.part_must(status != MORTISE_OK || *free_bytes <= *total_bytes, kDeviceHeader, "the free and total bytes",
+    call.part_must(status != MORTISE_OK || *free_bytes <= *total_bytes, kHeader, "the free and total bytes",
                    "memory_info says that {} of {} bytes are free", *free_bytes, *total_bytes);
     return status;
   });
@@ -88,12 +94,12 @@ mortise_status allocate_by(mortise_device* handle, const Function& function, Kin
     call.part_must(status == MORTISE_OK || made == nullptr, kAbi, "On failure the out-handle is NULL",
                    "{} fails and leaves an address", function.name);
     if (status != MORTISE_OK || bytes == 0) return status;
-    call.part_must(made != nullptr && self.add(kind, made, call.caller(), bytes), kDeviceHeader, "Allocates",
+    call.part_must(made != nullptr && self.add(kind, made, call.caller(), bytes), kHeader, "Allocates",
                    "{} returns NULL, or memory that is in use", function.name);
     if (kind != Kind::kMemory) return status;
-    call.part_must(reinterpret_cast<std::uintptr_t>(made) % kAlignment == 0, kDeviceHeader, "256-byte aligned",
+    call.part_must(reinterpret_cast<std::uintptr_t>(made) % kAlignment == 0, kHeader, "256-byte aligned",
                    "allocate returns {}", fmt::ptr(made));
-    call.part_must(!self.is_host_memory() || is_zero(made, bytes), kDeviceHeader, "Allocates zero-filled device memory",
+    call.part_must(!self.is_host_memory() || is_zero(made, bytes), kHeader, "Allocates zero-filled device memory",
                    "allocate returns memory with other numbers");
     return status;
   });
@@ -134,10 +140,10 @@ mortise_status copy(mortise_device* handle, mortise_stream* stream, void* to, co
   static constexpr Function kFunction = {"copy", Tag::kStep};
   return checked<Device>(handle, kFunction, error, [&](Call& call, Device& self) {
     check_live(call, self, Kind::kStream, stream, "a stream");
-    call.caller_must(bytes == 0 || (to != nullptr && from != nullptr), kDeviceHeader,
-                     "Copies between host and device memory", "an address is NULL");
+    call.caller_must(bytes == 0 || (to != nullptr && from != nullptr), kHeader, "Copies between host and device memory",
+                     "an address is NULL");
     const std::string problem = bytes == 0 ? "" : self.overrun(to, bytes) + self.overrun(from, bytes);
-    call.caller_must(problem.empty(), kDeviceHeader, "Copies between host and device memory", "the copy {}", problem);
+    call.caller_must(problem.empty(), kHeader, "Copies between host and device memory", "the copy {}", problem);
     return call.make(error,
                      [&](mortise_error* own) { return table_of(self).copy(handle, stream, to, from, bytes, own); });
   });
@@ -149,7 +155,7 @@ mortise_status fill(mortise_device* handle, mortise_stream* stream, void* memory
   return checked<Device>(handle, kFunction, error, [&](Call& call, Device& self) {
     check_live(call, self, Kind::kStream, stream, "a stream");
     const std::string problem = bytes == 0 ? "" : self.memory_problem(memory, bytes);
-    call.caller_must(problem.empty() && (bytes == 0 || memory != nullptr), kDeviceHeader,
+    call.caller_must(problem.empty() && (bytes == 0 || memory != nullptr), kHeader,
                      "Sets `bytes` bytes of device memory", "the memory {}", problem);
     return call.make(
         error, [&](mortise_error* own) { return table_of(self).fill(handle, stream, memory, value, bytes, own); });
@@ -168,7 +174,7 @@ mortise_status create_by(mortise_device* handle, const Function& function, Kind 
     call.part_must(status == MORTISE_OK || made == nullptr, kAbi, "On failure the out-handle is NULL",
                    "{} fails and leaves a handle", function.name);
     if (made != nullptr) {
-      call.part_must(self.add(kind, made, call.caller()), kDeviceHeader, "the caller destroys it",
+      call.part_must(self.add(kind, made, call.caller()), kHeader, "the caller destroys it",
                      "{} returns a handle that is in use", function.name);
     }
     return status;
@@ -204,8 +210,8 @@ void event_destroy(mortise_device* handle, mortise_event* event) {
 }
 
 void check_no_wait(const Call& call, const Device& self) {
-  call.caller_must(self.num_captures == 0, kGraphHeader, "Captured operations do not run",
-                   "{} waits while work is captured", call.function().name);
+  call.caller_must(self.num_captures == 0, kGraph, "Captured operations do not run", "{} waits while work is captured",
+                   call.function().name);
 }
 
 mortise_status stream_synchronize(mortise_device* handle, mortise_stream* stream, mortise_error* error) {
@@ -258,9 +264,9 @@ mortise_status event_synchronize(mortise_device* handle, mortise_event* event, m
 
 void check_source(const Call& call, const mortise_weight_source& source) {
   constexpr std::int32_t kUses = MORTISE_WEIGHT_LINEAR | MORTISE_WEIGHT_EMBEDDING | MORTISE_WEIGHT_VECTOR;
-  call.caller_must(source.use != 0 && (source.use & ~kUses) == 0, kDeviceHeader, "mask of MORTISE_WEIGHT_*",
-                   "use is {}", source.use);
-  call.caller_must(source.num_parts > 0 && (source.parts != nullptr || source.quantized != nullptr), kDeviceHeader,
+  call.caller_must(source.use != 0 && (source.use & ~kUses) == 0, kHeader, "mask of MORTISE_WEIGHT_*", "use is {}",
+                   source.use);
+  call.caller_must(source.num_parts > 0 && (source.parts != nullptr || source.quantized != nullptr), kHeader,
                    "parts are concatenated along dimension 0", "{} parts", source.num_parts);
   for (std::int32_t i = 0; i < source.num_parts && source.quantized == nullptr; ++i) {
     mortise_tensor part = source.parts[i] == nullptr ? mortise_tensor{} : *source.parts[i];
@@ -283,9 +289,8 @@ mortise_status prepare_weight(mortise_device* handle, const mortise_weight_sourc
     *weight = made;
     call.part_must(status == MORTISE_OK || made == nullptr, kAbi, "On failure the out-handle is NULL",
                    "prepare_weight fails and leaves a weight");
-    call.part_must(status != MORTISE_OK || (made != nullptr && self.add(Kind::kWeight, made, call.caller())),
-                   kDeviceHeader, "the caller returns it with free_weight",
-                   "prepare_weight returns NULL, or a weight that is in use");
+    call.part_must(status != MORTISE_OK || (made != nullptr && self.add(Kind::kWeight, made, call.caller())), kHeader,
+                   "the caller returns it with free_weight", "prepare_weight returns NULL, or a weight that is in use");
     return status;
   });
 }
@@ -305,7 +310,7 @@ std::int32_t vocab_slice(mortise_device* handle) {
   return checked_value<Device>(handle, kFunction, 0, [&](Call& call, Device& self) {
     std::int32_t slice = 0;
     call.make([&] { slice = table_of(self).vocab_slice(handle); });
-    call.part_must(slice > 0 && self.first_slice(slice) == slice, kDeviceHeader,
+    call.part_must(slice > 0 && self.first_slice(slice) == slice, kHeader,
                    "Returns the width of the slices of mortise_head_reduce_args", "vocab_slice returns {}", slice);
     return slice;
   });
@@ -317,7 +322,7 @@ const void* get_ext(mortise_device* handle, const char* id) {
     call.caller_must(id != nullptr, kAbi, "`const char*` is NUL-terminated", "get_ext is called with NULL");
     const void* table = nullptr;
     call.make([&] { table = table_of(self).get_ext(handle, id); });
-    call.part_must(self.first_answer(id, table) == table, kDeviceHeader, "Returns the same as the component's get_ext",
+    call.part_must(self.first_answer(id, table) == table, kHeader, "Returns the same as the component's get_ext",
                    "get_ext(\"{}\") returns another table than before", id);
     return checked_device_extension(self, id, table);
   });

@@ -3,6 +3,7 @@
 namespace mortise::abi_check {
 namespace {
 
+constexpr const char* kAbi = "mortise/abi.h";
 constexpr const char* kLife = "A handle lives until the function that destroys it";
 
 }  // namespace

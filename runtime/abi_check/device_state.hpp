@@ -16,9 +16,6 @@
 
 namespace mortise::abi_check {
 
-constexpr const char* kDeviceHeader = "mortise/device.h";
-constexpr const char* kGraphHeader = "mortise/ext/graph.h";
-
 // The state of a device. Any part may call its functions, on any thread. Invariant: the sets hold exactly what was
 // handed out and not returned.
 class Device : public Instance {
@@ -66,10 +63,6 @@ class Device : public Instance {
   std::int32_t slice_ = 0;
   bool is_host_memory_ = true;  // until the device says otherwise
 };
-
-inline const mortise_device_table& table_of(const Device& self) {
-  return self.table<mortise_device_table>();
-}
 
 // Throws a Breach that blames the caller, unless the object is NULL, or the device has handed it out and it still
 // lives. `what`: "stream".

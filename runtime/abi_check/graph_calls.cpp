@@ -7,12 +7,13 @@
 namespace mortise::abi_check {
 namespace {
 
+constexpr const char* kGraph = "mortise/ext/graph.h";
 using Kind = Device::Kind;
 
 mortise_status graph_begin(mortise_device* handle, mortise_stream* stream, mortise_error* error) {
   static constexpr Function kFunction = {"graph begin", Tag::kStep};
   return checked<Device>(handle, kFunction, error, [&](Call& call, Device& self) {
-    call.caller_must(self.num_captures == 0, kGraphHeader, "Starts to capture the work", "a capture runs already");
+    call.caller_must(self.num_captures == 0, kGraph, "Starts to capture the work", "a capture runs already");
     const mortise_status status =
         call.make(error, [&](mortise_error* own) { return self.graph.load()->begin(handle, stream, own); });
     if (status == MORTISE_OK) ++self.num_captures;
@@ -23,13 +24,13 @@ mortise_status graph_begin(mortise_device* handle, mortise_stream* stream, morti
 mortise_status graph_end(mortise_device* handle, mortise_stream* stream, mortise_graph** graph, mortise_error* error) {
   static constexpr Function kFunction = {"graph end", Tag::kStep};
   return checked<Device>(handle, kFunction, error, [&](Call& call, Device& self) {
-    call.caller_must(self.num_captures == 1, kGraphHeader, "Ends the capture", "no capture runs");
+    call.caller_must(self.num_captures == 1, kGraph, "Ends the capture", "no capture runs");
     self.num_captures = 0;
     mortise_graph* made = nullptr;
     const mortise_status status =
         call.make(error, [&](mortise_error* own) { return self.graph.load()->end(handle, stream, &made, own); });
     *graph = made;
-    call.part_must((status == MORTISE_OK) == (made != nullptr), kGraphHeader, "On a failure *graph is NULL",
+    call.part_must((status == MORTISE_OK) == (made != nullptr), kGraph, "On a failure *graph is NULL",
                    "end gives a graph after a failure, or none");
     if (made != nullptr) self.add(Kind::kGraph, made, nullptr);
     return status;
@@ -41,7 +42,7 @@ mortise_status graph_replay(mortise_device* handle, mortise_stream* stream, mort
   static constexpr Function kFunction = {"graph replay", Tag::kStep};
   return checked<Device>(handle, kFunction, error, [&](Call& call, Device& self) {
     check_live(call, self, Kind::kGraph, graph, "a graph");
-    call.caller_must(graph != nullptr, kGraphHeader, "Queues the captured operations", "the graph is NULL");
+    call.caller_must(graph != nullptr, kGraph, "Queues the captured operations", "the graph is NULL");
     return call.make(error, [&](mortise_error* own) { return self.graph.load()->replay(handle, stream, graph, own); });
   });
 }

@@ -13,7 +13,7 @@
 namespace mortise::abi_check {
 namespace {
 
-constexpr const char* kModelHeader = "mortise/model.h";
+constexpr const char* kHeader = "mortise/model.h";
 constexpr Function kDims = {"dims", Tag::kAny};
 constexpr Function kLoad = {"load", Tag::kControl, State::kCreated};
 constexpr Function kForward = {"forward", Tag::kStep, State::kActive};
@@ -53,7 +53,7 @@ mortise_status dims(mortise_model* handle, mortise_model_dims* dims, mortise_err
     const std::string problem = dims_problem(*dims);
     call.part_must(problem.empty(), "mortise/batch.h", "Dimensions of a model", "dims says {}", problem);
     if (!self.dims) self.dims = *dims;
-    call.part_must(std::memcmp(&*self.dims, dims, std::min<std::size_t>(size, sizeof *dims)) == 0, kModelHeader,
+    call.part_must(std::memcmp(&*self.dims, dims, std::min<std::size_t>(size, sizeof *dims)) == 0, kHeader,
                    "Fills `dims` from the configuration alone", "dims gives another answer than before");
     return status;
   });
@@ -82,7 +82,7 @@ mortise_status read_quantized(void* context, mortise_string_view name, mortise_q
 mortise_status load(mortise_model* handle, const mortise_weight_reader* reader, mortise_error* error) {
   return checked<Model>(handle, kLoad, error, [&](Call& call, Model& self) {
     call.check_struct(reader, MORTISE_SIZE_0_5(mortise_weight_reader), "reader");
-    call.caller_must(!self.is_loaded, kModelHeader, "Reads and prepares all weights, once", "load is called twice");
+    call.caller_must(!self.is_loaded, kHeader, "Reads and prepares all weights, once", "load is called twice");
     self.reader = {*reader, reader, &self};
     self.reader.abi.context = &self.reader;
     self.reader.abi.get = read_tensor;
@@ -98,9 +98,8 @@ mortise_status load(mortise_model* handle, const mortise_weight_reader* reader, 
 mortise_status forward(mortise_model* handle, const mortise_step* step, mortise_tensor* hidden, mortise_error* error) {
   return checked<Model>(handle, kForward, error, [&](Call& call, Model& self) {
     check_step(call, step);
-    call.caller_must(hidden != nullptr, kModelHeader, "Fills `hidden` with a view of the head's input",
-                     "hidden is NULL");
-    call.caller_must(self.is_loaded, kModelHeader, "Reads and prepares all weights, once, before activate",
+    call.caller_must(hidden != nullptr, kHeader, "Fills `hidden` with a view of the head's input", "hidden is NULL");
+    call.caller_must(self.is_loaded, kHeader, "Reads and prepares all weights, once, before activate",
                      "forward comes before load");
     Inputs inputs;
     inputs.add("step", step, 1);
@@ -111,11 +110,11 @@ mortise_status forward(mortise_model* handle, const mortise_step* step, mortise_
     if (status != MORTISE_OK) return status;
     const auto device = Device::find(step->device);
     const std::string problem = tensor_problem(device.get(), hidden);
-    call.part_must(problem.empty(), kModelHeader, "in the model's device memory", "hidden {}", problem);
+    call.part_must(problem.empty(), kHeader, "in the model's device memory", "hidden {}", problem);
     const auto attention = std::dynamic_pointer_cast<Attention>(Instance::find(step->attention));
     if (attention != nullptr) {
       const auto layers = static_cast<std::size_t>(attention->dims.num_layers);
-      call.part_must(attention->has_run.size() == layers, kModelHeader, "Runs all layers",
+      call.part_must(attention->has_run.size() == layers, kHeader, "Runs all layers",
                      "forward runs the attention of {} of {} layers", attention->has_run.size(), layers);
     }
     return status;
@@ -131,9 +130,9 @@ mortise_status head(mortise_model* handle, const mortise_step* step, const morti
     const std::int32_t vocab = self.dims ? self.dims->vocab_size : end;
     call.caller_must(
         begin >= 0 && begin < end && end <= vocab && begin % kColumns == 0 && (end % kColumns == 0 || end == vocab),
-        kModelHeader, "The bounds follow the rule of mortise_linear_args.column_begin", "columns {} to {} of {}", begin,
-        end, vocab);
-    call.caller_must(hidden->shape[0] <= self.sizes.max_logit_rows, kModelHeader, "R <= max_logit_rows",
+        kHeader, "The bounds follow the rule of mortise_linear_args.column_begin", "columns {} to {} of {}", begin, end,
+        vocab);
+    call.caller_must(hidden->shape[0] <= self.sizes.max_logit_rows, kHeader, "R <= max_logit_rows",
                      "{} rows, and max_logit_rows is {}", hidden->shape[0], self.sizes.max_logit_rows);
     const std::int64_t shape[] = {hidden->shape[0], end - begin};
     check_tensor(call, device.get(), "logits", logits, shape, MORTISE_F32);

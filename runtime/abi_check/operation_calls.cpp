@@ -12,13 +12,16 @@
 namespace mortise::abi_check {
 namespace {
 
-constexpr const char* kRejection = "mortise/ext/rejection.h";
+constexpr const char *kHeader = "mortise/device.h", *kRejection = "mortise/ext/rejection.h";
 using Kind = Device::Kind;
 using Tensors = std::initializer_list<std::pair<const char*, const mortise_tensor*>>;
 
+const mortise_device_table& table_of(const Device& self) {
+  return self.table<mortise_device_table>();
+}
+
 void check_weight(const Call& call, const Device& self, const mortise_weight* weight) {
-  call.caller_must(weight != nullptr, kDeviceHeader, "out[m] = weight[ids[m]]", "{} gets no weight",
-                   call.function().name);
+  call.caller_must(weight != nullptr, kHeader, "out[m] = weight[ids[m]]", "{} gets no weight", call.function().name);
   check_live(call, self, Kind::kWeight, weight, "a weight");
 }
 
@@ -39,7 +42,7 @@ void check_operation(const Call& call, const Device& self, mortise_stream* strea
 }
 
 void check_activation(const Call& call, std::int32_t activation) {
-  call.caller_must(activation >= MORTISE_ACT_SILU && activation <= MORTISE_ACT_RELU, kDeviceHeader,
+  call.caller_must(activation >= MORTISE_ACT_SILU && activation <= MORTISE_ACT_RELU, kHeader,
                    "`activation` is MORTISE_ACT_*", "activation is {}", activation);
 }
 
@@ -63,7 +66,7 @@ mortise_status linear(mortise_device* handle, mortise_stream* stream, const mort
     if (args->bias != nullptr) check_weight(call, self, args->bias);
     if (args->gate_activation != 0) {
       check_activation(call, args->gate_activation);
-      call.caller_must(args->column_begin == 0 && args->column_end == 0, kDeviceHeader,
+      call.caller_must(args->column_begin == 0 && args->column_end == 0, kHeader,
                        "column_begin and column_end must be 0", "they are {} and {}", args->column_begin,
                        args->column_end);
     }
@@ -84,7 +87,7 @@ mortise_status embed(mortise_device* handle, mortise_stream* stream, const std::
       handle, kFunction, error,
       [&](const Call& call, const Device& self) {
         check_operation(call, self, stream, {}, out);
-        call.check_array(ids, out->shape[0], kDeviceHeader, "ids");
+        call.check_array(ids, out->shape[0], kHeader, "ids");
         check_weight(call, self, weight);
       },
       [&](const auto& table, mortise_error* own) { return table.embed(handle, stream, ids, weight, out, own); });
@@ -164,10 +167,10 @@ mortise_status move_rows(mortise_device* handle, const Function& function, morti
         check_operation(call, self, stream, {{"x", x}}, out);
         const mortise_tensor& dense = gathers ? *out : *x;
         const mortise_tensor& all = gathers ? *x : *out;
-        call.check_array(rows, dense.shape[0], kDeviceHeader, "rows");
+        call.check_array(rows, dense.shape[0], kHeader, "rows");
         if (!self.is_host_memory()) return;
         for (std::int64_t r = 0; r < dense.shape[0]; ++r) {
-          call.caller_must(rows[r] >= 0 && rows[r] < all.shape[0], kDeviceHeader, "rows i32 [R] in device memory",
+          call.caller_must(rows[r] >= 0 && rows[r] < all.shape[0], kHeader, "rows i32 [R] in device memory",
                            "rows[{}] is {} of {} rows", r, rows[r], all.shape[0]);
         }
       },
@@ -196,11 +199,11 @@ mortise_status head_reduce(mortise_device* handle, mortise_stream* stream, const
       [&](const Call& call, const Device& self) {
         call.check_struct(args, MORTISE_SIZE_0_5(mortise_head_reduce_args), "args");
         check_operation(call, self, stream, {{"logits", args->logits}}, nullptr);
-        call.caller_must((args->max == nullptr) == (args->sum == nullptr), kDeviceHeader, "wanted together with sum",
+        call.caller_must((args->max == nullptr) == (args->sum == nullptr), kHeader, "wanted together with sum",
                          "only one of max and sum is given");
-        call.caller_must(args->lse == nullptr || args->max != nullptr, kDeviceHeader, "needs max and sum",
+        call.caller_must(args->lse == nullptr || args->max != nullptr, kHeader, "needs max and sum",
                          "lse is wanted alone");
-        call.caller_must(args->top_n <= 0 || (args->top_ids != nullptr && args->top_logits != nullptr), kDeviceHeader,
+        call.caller_must(args->top_n <= 0 || (args->top_ids != nullptr && args->top_logits != nullptr), kHeader,
                          "that order top_ids and top_logits get", "top_n is {}, and an array is NULL", args->top_n);
       },
       [&](const auto& table, mortise_error* own) { return table.head_reduce(handle, stream, args, own); });
@@ -217,7 +220,7 @@ void check_rows_to_sample(const Call& call, const Device& self, mortise_stream* 
                                                         {args->keys, "keys"},
                                                         {args->positions, "positions"},
                                                         {args->tokens, "tokens"}};
-  for (const auto& [array, name] : arrays) call.check_array(array, args->logits->shape[0], kDeviceHeader, name);
+  for (const auto& [array, name] : arrays) call.check_array(array, args->logits->shape[0], kHeader, name);
 }
 
 // Checks the tokens that a device with host memory wrote.
@@ -237,7 +240,7 @@ mortise_status sample(mortise_device* handle, mortise_stream* stream, const mort
     check_rows_to_sample(call, self, stream, args);
     const mortise_status status =
         call.make(error, [&](mortise_error* own) { return table_of(self).sample(handle, stream, args, own); });
-    if (status == MORTISE_OK) check_tokens(call, self, *args, kDeviceHeader, "Picks one token per row");
+    if (status == MORTISE_OK) check_tokens(call, self, *args, kHeader, "Picks one token per row");
     return status;
   });
 }

@@ -12,8 +12,8 @@
 namespace mortise::abi_check {
 namespace {
 
-constexpr const char* kProposerHeader = "mortise/proposer.h";
-constexpr Function kBindProposer = {"bind", Tag::kControl, State::kCreated};
+constexpr const char* kHeader = "mortise/proposer.h";
+constexpr Function kBind = {"bind", Tag::kControl, State::kCreated};
 constexpr Function kMaxDrafts = {"max_drafts", Tag::kControl, State::kCreated};
 constexpr Function kObserve = {"observe", Tag::kStep, State::kActive};
 constexpr Function kPropose = {"propose", Tag::kStep, State::kActive};
@@ -28,9 +28,9 @@ struct Proposer : Instance {
 };
 
 mortise_status bind(mortise_proposer* handle, const mortise_proposer_bind_args* args, mortise_error* error) {
-  return checked<Proposer>(handle, kBindProposer, error, [&](Call& call, Proposer& self) {
+  return checked<Proposer>(handle, kBind, error, [&](Call& call, Proposer& self) {
     call.check_struct(args, MORTISE_SIZE_0_5(mortise_proposer_bind_args), "args");
-    call.caller_must(!self.is_bound, kProposerHeader, "once, before activate", "bind is called twice");
+    call.caller_must(!self.is_bound, kHeader, "once, before activate", "bind is called twice");
     check_dims(call, args->target);
     self.is_bound = true;
     self.vocab_size = args->target->vocab_size;
@@ -45,48 +45,47 @@ mortise_status bind(mortise_proposer* handle, const mortise_proposer_bind_args* 
 
 std::int32_t max_drafts(mortise_proposer* handle) {
   return checked_value<Proposer>(handle, kMaxDrafts, 0, [&](Call& call, Proposer& self) {
-    call.caller_must(self.is_bound, kProposerHeader, "called once, after bind", "max_drafts is called before bind");
+    call.caller_must(self.is_bound, kHeader, "called once, after bind", "max_drafts is called before bind");
     std::int32_t most = 0;
     call.make([&] { most = self.table<mortise_proposer_table>().max_drafts(handle); });
-    call.part_must(most >= 1, kProposerHeader, "the most drafts per sequence and step, at least 1",
-                   "max_drafts returns {}", most);
+    call.part_must(most >= 1, kHeader, "the most drafts per sequence and step, at least 1", "max_drafts returns {}",
+                   most);
     return most;
   });
 }
 
 void check_observation(const Call& call, const Proposer& self, const mortise_observation& seen) {
   const std::int32_t n = seen.num_seqs;
-  call.caller_must(n >= 0 && seen.num_ended >= 0 && n + seen.num_ended > 0, kProposerHeader,
+  call.caller_must(n >= 0 && seen.num_ended >= 0 && n + seen.num_ended > 0, kHeader,
                    "not called when there is nothing to report", "{} sequences and {} ended ones", n, seen.num_ended);
-  call.check_array(seen.seq_ids, n, kProposerHeader, "seq_ids");
-  call.check_array(seen.token_offsets, n, kProposerHeader, "token_offsets");
-  call.check_array(seen.num_accepted, n, kProposerHeader, "num_accepted");
-  call.check_array(seen.first_positions, n, kProposerHeader, "first_positions");
-  call.check_array(seen.ended_ids, seen.num_ended, kProposerHeader, "ended_ids");
+  call.check_array(seen.seq_ids, n, kHeader, "seq_ids");
+  call.check_array(seen.token_offsets, n, kHeader, "token_offsets");
+  call.check_array(seen.num_accepted, n, kHeader, "num_accepted");
+  call.check_array(seen.first_positions, n, kHeader, "first_positions");
+  call.check_array(seen.ended_ids, seen.num_ended, kHeader, "ended_ids");
   const bool wants_hidden = (self.real.capabilities & MORTISE_CAP_NEEDS_HIDDEN) != 0;
-  call.caller_must(wants_hidden || seen.hidden == nullptr, kProposerHeader,
+  call.caller_must(wants_hidden || seen.hidden == nullptr, kHeader,
                    "NULL unless the component has MORTISE_CAP_NEEDS_HIDDEN", "hidden is given");
-  call.caller_must(seen.hidden == nullptr || seen.hidden_rows != nullptr, kProposerHeader, "NULL if `hidden` is",
+  call.caller_must(seen.hidden == nullptr || seen.hidden_rows != nullptr, kHeader, "NULL if `hidden` is",
                    "hidden_rows is NULL");
   std::unordered_set<std::uint64_t> ids;
   for (std::int32_t i = 0; i < n; ++i) {
     const std::int64_t begin = seen.token_offsets[i], count = seen.token_offsets[i + 1] - begin;
-    call.caller_must(ids.insert(seen.seq_ids[i]).second, kProposerHeader, "What the last step did to the sequences",
+    call.caller_must(ids.insert(seen.seq_ids[i]).second, kHeader, "What the last step did to the sequences",
                      "sequence {} is given twice", seen.seq_ids[i]);
-    call.caller_must((i > 0 || begin == 0) && count >= 0, kProposerHeader, "token_offsets[i + 1] - 1",
+    call.caller_must((i > 0 || begin == 0) && count >= 0, kHeader, "token_offsets[i + 1] - 1",
                      "token_offsets do not ascend from 0 at sequence {}", i);
-    call.caller_must(count == 0 || seen.tokens != nullptr, kProposerHeader, "`tokens` holds the tokens",
-                     "tokens is NULL");
-    call.caller_must(seen.num_accepted[i] >= 0 && seen.num_accepted[i] <= count, kProposerHeader,
+    call.caller_must(count == 0 || seen.tokens != nullptr, kHeader, "`tokens` holds the tokens", "tokens is NULL");
+    call.caller_must(seen.num_accepted[i] >= 0 && seen.num_accepted[i] <= count, kHeader,
                      "how many of the tokens are accepted drafts", "{} of the {} tokens of sequence {}",
                      seen.num_accepted[i], count, i);
     const auto known = self.known.find(seen.seq_ids[i]);
     const std::int64_t told = known == self.known.end() ? 0 : known->second;
-    call.caller_must(seen.first_positions[i] == 0 || seen.first_positions[i] == told, kProposerHeader,
+    call.caller_must(seen.first_positions[i] == 0 || seen.first_positions[i] == told, kHeader,
                      "how many tokens of the sequence the proposer received in earlier calls",
                      "first_positions[{}] is {}, and {} were reported", i, seen.first_positions[i], told);
     for (std::int64_t j = 0; j < count; ++j) {
-      call.caller_must(seen.tokens[begin + j] >= 0, kProposerHeader, "the tokens that the step committed",
+      call.caller_must(seen.tokens[begin + j] >= 0, kHeader, "the tokens that the step committed",
                        "token {} of sequence {}", seen.tokens[begin + j], i);
     }
   }
@@ -128,9 +127,8 @@ mortise_status observe(mortise_proposer* handle, const mortise_observation* seen
 
 void check_proposal(const Call& call, const Proposer& self, const mortise_proposal_args& args) {
   const std::int32_t n = args.num_seqs;
-  call.caller_must(n > 0 && args.draft_stride > 0, kProposerHeader,
-                   "before a step in which some sequence can take drafts", "{} sequences with rows of {} drafts", n,
-                   args.draft_stride);
+  call.caller_must(n > 0 && args.draft_stride > 0, kHeader, "before a step in which some sequence can take drafts",
+                   "{} sequences with rows of {} drafts", n, args.draft_stride);
   const std::pair<const void*, const char*> arrays[] = {{args.seq_ids, "seq_ids"},
                                                         {args.max_drafts, "max_drafts"},
                                                         {args.keys, "keys"},
@@ -141,25 +139,25 @@ void check_proposal(const Call& call, const Proposer& self, const mortise_propos
                                                         {args.top_ks, "top_ks"},
                                                         {args.top_ps, "top_ps"},
                                                         {args.min_ps, "min_ps"}};
-  for (const auto& [array, name] : arrays) call.check_array(array, n, kProposerHeader, name);
+  for (const auto& [array, name] : arrays) call.check_array(array, n, kHeader, name);
   const std::uint64_t capabilities = self.real.capabilities;
-  call.caller_must(args.parents == nullptr || (capabilities & MORTISE_CAP_TREE) != 0, kProposerHeader,
+  call.caller_must(args.parents == nullptr || (capabilities & MORTISE_CAP_TREE) != 0, kHeader,
                    "Given only to a component with MORTISE_CAP_TREE", "parents is given");
-  call.caller_must(args.distributions == nullptr || (capabilities & MORTISE_CAP_DISTRIBUTION) != 0, kProposerHeader,
+  call.caller_must(args.distributions == nullptr || (capabilities & MORTISE_CAP_DISTRIBUTION) != 0, kHeader,
                    "the component has MORTISE_CAP_DISTRIBUTION", "distributions is given");
   std::unordered_set<std::uint64_t> ids;
   for (std::int32_t i = 0; i < n; ++i) {
     const auto known = self.known.find(args.seq_ids[i]);
-    call.caller_must(known != self.known.end() && ids.insert(args.seq_ids[i]).second, kProposerHeader,
+    call.caller_must(known != self.known.end() && ids.insert(args.seq_ids[i]).second, kHeader,
                      "Reports a step, after it and before the next propose",
                      "sequence {} is given twice, or was never reported", args.seq_ids[i]);
-    call.caller_must(args.max_drafts[i] >= 0 && args.max_drafts[i] <= args.draft_stride, kProposerHeader,
+    call.caller_must(args.max_drafts[i] >= 0 && args.max_drafts[i] <= args.draft_stride, kHeader,
                      "the most drafts wanted, <= draft_stride", "max_drafts[{}] is {}", i, args.max_drafts[i]);
-    call.caller_must(args.num_drafts[i] == 0, kProposerHeader, "0 before the call", "num_drafts[{}] is {}", i,
+    call.caller_must(args.num_drafts[i] == 0, kHeader, "0 before the call", "num_drafts[{}] is {}", i,
                      args.num_drafts[i]);
-    call.caller_must(std::isfinite(args.temperatures[i]) && args.temperatures[i] >= 0, kProposerHeader, "0: arg max",
+    call.caller_must(std::isfinite(args.temperatures[i]) && args.temperatures[i] >= 0, kHeader, "0: arg max",
                      "temperatures[{}] is {}", i, args.temperatures[i]);
-    call.caller_must(args.positions[i] == known->second, kProposerHeader, "the position of the first draft",
+    call.caller_must(args.positions[i] == known->second, kHeader, "the position of the first draft",
                      "positions[{}] is {}, and {} tokens were reported", i, args.positions[i], known->second);
   }
 }
@@ -174,8 +172,7 @@ void check_distributions(const Call& call, const Proposer& self, const mortise_p
       const float* const numbers = args.distributions + row * self.vocab_size;
       double mass = 0;
       for (std::int32_t v = 0; v < self.vocab_size; ++v) mass += numbers[v];
-      call.part_must(std::abs(mass - 1) <= kMassTolerance, kProposerHeader,
-                     "the distribution that tokens[i, j] was drawn from",
+      call.part_must(std::abs(mass - 1) <= kMassTolerance, kHeader, "the distribution that tokens[i, j] was drawn from",
                      "the numbers of draft {} of sequence {} have the sum {}", j, i, mass);
     }
   }

@@ -12,9 +12,9 @@
 namespace mortise::abi_check {
 namespace {
 
-constexpr const char* kSchedulerHeader = "mortise/scheduler.h";
+constexpr const char* kHeader = "mortise/scheduler.h";
 constexpr Function kEvents = {"events", Tag::kStep, State::kActive};
-constexpr Function kPlanSchedule = {"plan", Tag::kStep, State::kActive};
+constexpr Function kPlan = {"plan", Tag::kStep, State::kActive};
 
 struct Scheduler : Instance {
   using Instance::Instance;
@@ -23,29 +23,28 @@ struct Scheduler : Instance {
 };
 
 void check_events(const Call& call, Scheduler& self, const mortise_schedule_events& args) {
-  call.caller_must(args.num_events > 0, kSchedulerHeader, "Not called when nothing happened", "{} events",
-                   args.num_events);
-  call.check_array(args.kinds, args.num_events, kSchedulerHeader, "kinds");
-  call.check_array(args.seq_ids, args.num_events, kSchedulerHeader, "seq_ids");
-  call.check_array(args.num_tokens, args.num_events, kSchedulerHeader, "num_tokens");
+  call.caller_must(args.num_events > 0, kHeader, "Not called when nothing happened", "{} events", args.num_events);
+  call.check_array(args.kinds, args.num_events, kHeader, "kinds");
+  call.check_array(args.seq_ids, args.num_events, kHeader, "seq_ids");
+  call.check_array(args.num_tokens, args.num_events, kHeader, "num_tokens");
   for (std::int32_t i = 0; i < args.num_events; ++i) {
     const std::uint64_t id = args.seq_ids[i];
     switch (args.kinds[i]) {
       case MORTISE_EVENT_ADDED:
-        call.caller_must(self.live.insert(id).second, kSchedulerHeader, "ADDED comes before the first plan",
+        call.caller_must(self.live.insert(id).second, kHeader, "ADDED comes before the first plan",
                          "sequence {} is added twice", id);
-        call.caller_must(args.num_tokens[i] > 0 && args.tokens != nullptr && args.tokens[i] != nullptr,
-                         kSchedulerHeader, "ADDED: tokens of the sequence", "sequence {} is added with {} tokens", id,
+        call.caller_must(args.num_tokens[i] > 0 && args.tokens != nullptr && args.tokens[i] != nullptr, kHeader,
+                         "ADDED: tokens of the sequence", "sequence {} is added with {} tokens", id,
                          args.num_tokens[i]);
         break;
       case MORTISE_EVENT_ENDED:
-        call.caller_must(self.live.erase(id) == 1, kSchedulerHeader, "and before its ENDED",
-                         "sequence {} ends, and is not live", id);
+        call.caller_must(self.live.erase(id) == 1, kHeader, "and before its ENDED", "sequence {} ends, and is not live",
+                         id);
         break;
       default:
         call.caller_must(
-            args.kinds[i] == MORTISE_EVENT_PREFIX_RESIDENT || args.kinds[i] == MORTISE_EVENT_PREFIX_EVICTED,
-            kSchedulerHeader, "MORTISE_EVENT_*", "kinds[{}] is {}", i, args.kinds[i]);
+            args.kinds[i] == MORTISE_EVENT_PREFIX_RESIDENT || args.kinds[i] == MORTISE_EVENT_PREFIX_EVICTED, kHeader,
+            "MORTISE_EVENT_*", "kinds[{}] is {}", i, args.kinds[i]);
     }
   }
 }
@@ -75,39 +74,36 @@ mortise_status events(mortise_scheduler* handle, const mortise_schedule_events* 
 
 void check_sequence(const Call& call, const mortise_schedule_view& view, std::int32_t i) {
   const bool runs = view.states[i] == MORTISE_SEQ_RUNNING;
-  call.caller_must(runs || view.states[i] == MORTISE_SEQ_WAITING, kSchedulerHeader, "MORTISE_SEQ_*", "states[{}] is {}",
-                   i, view.states[i]);
+  call.caller_must(runs || view.states[i] == MORTISE_SEQ_WAITING, kHeader, "MORTISE_SEQ_*", "states[{}] is {}", i,
+                   view.states[i]);
   const std::int32_t start = runs ? view.num_computed[i] : view.num_cached[i];
-  call.caller_must((runs ? view.num_cached[i] : view.num_computed[i]) == 0, kSchedulerHeader,
-                   "0 for a waiting sequence", "sequence {} is {} with num_computed {} and num_cached {}", i,
-                   runs ? "running" : "waiting", view.num_computed[i], view.num_cached[i]);
-  call.caller_must(start >= 0 && start < view.num_tokens[i], kSchedulerHeader,
-                   "num_tokens - max(num_computed, num_cached)",
+  call.caller_must((runs ? view.num_cached[i] : view.num_computed[i]) == 0, kHeader, "0 for a waiting sequence",
+                   "sequence {} is {} with num_computed {} and num_cached {}", i, runs ? "running" : "waiting",
+                   view.num_computed[i], view.num_cached[i]);
+  call.caller_must(start >= 0 && start < view.num_tokens[i], kHeader, "num_tokens - max(num_computed, num_cached)",
                    "sequence {} has {} tokens, {} of them computed or cached", i, view.num_tokens[i], start);
-  call.caller_must(runs || view.blocks_held[i] == 0, kSchedulerHeader, "holds no blocks: it is new or was preempted",
+  call.caller_must(runs || view.blocks_held[i] == 0, kHeader, "holds no blocks: it is new or was preempted",
                    "the waiting sequence {} holds {} blocks", i, view.blocks_held[i]);
   call.caller_must(view.blocks_freed_if_preempted[i] >= 0 && view.blocks_freed_if_preempted[i] <= view.blocks_held[i],
-                   kSchedulerHeader, "Blocks that this sequence alone holds", "{} of the {} blocks of sequence {}",
+                   kHeader, "Blocks that this sequence alone holds", "{} of the {} blocks of sequence {}",
                    view.blocks_freed_if_preempted[i], view.blocks_held[i], i);
-  call.caller_must(view.lookahead[i] >= 0 && view.lookahead[i] < view.token_budget, kSchedulerHeader,
+  call.caller_must(view.lookahead[i] >= 0 && view.lookahead[i] < view.token_budget, kHeader,
                    "The most draft tokens this step may verify", "lookahead[{}] is {}", i, view.lookahead[i]);
-  call.caller_must(i == 0 || view.arrivals[i] >= view.arrivals[i - 1], kSchedulerHeader,
-                   "The live sequences, oldest first", "arrivals[{}] is {} after {}", i, view.arrivals[i],
-                   i == 0 ? 0 : view.arrivals[i - 1]);
+  call.caller_must(i == 0 || view.arrivals[i] >= view.arrivals[i - 1], kHeader, "The live sequences, oldest first",
+                   "arrivals[{}] is {} after {}", i, view.arrivals[i], i == 0 ? 0 : view.arrivals[i - 1]);
 }
 
 void check_view(const Call& call, const Scheduler& self, const mortise_schedule_view& view) {
-  call.caller_must(view.num_seqs > 0, kSchedulerHeader, "All arrays have length [num_seqs]", "num_seqs is {}",
-                   view.num_seqs);
-  call.caller_must((view.flags & ~static_cast<std::uint32_t>(MORTISE_VIEW_WHOLE_DRAFTS)) == 0, kSchedulerHeader,
+  call.caller_must(view.num_seqs > 0, kHeader, "All arrays have length [num_seqs]", "num_seqs is {}", view.num_seqs);
+  call.caller_must((view.flags & ~static_cast<std::uint32_t>(MORTISE_VIEW_WHOLE_DRAFTS)) == 0, kHeader,
                    "MORTISE_VIEW_*", "flags are {}", view.flags);
   call.caller_must(view.token_budget == self.sizes.max_batched_tokens && view.seq_budget == self.sizes.max_num_seqs &&
                        view.num_blocks == self.sizes.num_blocks && view.block_size == self.sizes.block_size,
-                   kSchedulerHeader, "they become the view's budgets and the sizes of activate",
+                   kHeader, "they become the view's budgets and the sizes of activate",
                    "the view has {}, {}, {} and {}; activate had {}, {}, {} and {}", view.token_budget, view.seq_budget,
                    view.num_blocks, view.block_size, self.sizes.max_batched_tokens, self.sizes.max_num_seqs,
                    self.sizes.num_blocks, self.sizes.block_size);
-  call.caller_must(view.num_free_blocks >= 0 && view.num_free_blocks <= view.num_blocks, kSchedulerHeader,
+  call.caller_must(view.num_free_blocks >= 0 && view.num_free_blocks <= view.num_blocks, kHeader,
                    "available without preempting", "{} of {} blocks", view.num_free_blocks, view.num_blocks);
   const std::pair<const void*, const char*> arrays[] = {
       {view.seq_ids, "seq_ids"},         {view.states, "states"},
@@ -117,10 +113,10 @@ void check_view(const Call& call, const Scheduler& self, const mortise_schedule_
       {view.lookahead, "lookahead"},     {view.priorities, "priorities"},
       {view.arrivals, "arrivals"},       {view.groups, "groups"},
   };
-  for (const auto& [array, name] : arrays) call.check_array(array, view.num_seqs, kSchedulerHeader, name);
+  for (const auto& [array, name] : arrays) call.check_array(array, view.num_seqs, kHeader, name);
   std::unordered_set<std::uint64_t> seen;
   for (std::int32_t i = 0; i < view.num_seqs; ++i) {
-    call.caller_must(seen.insert(view.seq_ids[i]).second && self.live.contains(view.seq_ids[i]), kSchedulerHeader,
+    call.caller_must(seen.insert(view.seq_ids[i]).second && self.live.contains(view.seq_ids[i]), kHeader,
                      "ADDED comes before the first plan whose view may contain the sequence",
                      "the view has sequence {} twice, or it is not live", view.seq_ids[i]);
     check_sequence(call, view, i);
@@ -170,7 +166,7 @@ struct Plan {
     };
     call.part_must(pointers(written) == pointers(given) && written.struct_size == given.struct_size &&
                        written.flags == given.flags,
-                   kSchedulerHeader, "The host allocates the arrays", "plan changes a pointer or the size of the plan");
+                   kHeader, "The host allocates the arrays", "plan changes a pointer or the size of the plan");
     for (auto* array : {&seqs, &num_new_tokens, &preempted, &pins, &pin_tokens, &max_drafts}) array->take(call);
   }
 
@@ -215,7 +211,7 @@ Inputs inputs_of(const mortise_schedule_view& view) {
 
 mortise_status plan(mortise_scheduler* handle, const mortise_schedule_view* view, mortise_schedule_plan* plan,
                     mortise_error* error) {
-  return checked<Scheduler>(handle, kPlanSchedule, error, [&](Call& call, Scheduler& self) {
+  return checked<Scheduler>(handle, kPlan, error, [&](Call& call, Scheduler& self) {
     call.check_struct(view, MORTISE_SIZE_0_5(mortise_schedule_view), "view");
     call.check_struct(plan, MORTISE_SIZE_0_5(mortise_schedule_plan), "plan");
     check_view(call, self, *view);
@@ -233,7 +229,7 @@ mortise_status plan(mortise_scheduler* handle, const mortise_schedule_view* view
         return self.table<mortise_scheduler_table>().plan(handle, &shown, &mine.written, own);
       });
       inputs.check(call);
-      call.part_must(questions.wrong.empty(), kSchedulerHeader, "the running sequences seqs[0 .. num_seqs - 1]", "{}",
+      call.part_must(questions.wrong.empty(), kHeader, "the running sequences seqs[0 .. num_seqs - 1]", "{}",
                      questions.wrong);
       mine.take(call);
       host.num_scheduled = mine.written.num_scheduled;
@@ -246,7 +242,7 @@ mortise_status plan(mortise_scheduler* handle, const mortise_schedule_view* view
     if (status != MORTISE_OK) return status;
     const std::vector<std::int32_t> first = numbers_of(*plan, view->num_seqs);
     std::copy(drafts.begin(), drafts.end(), plan->max_drafts);
-    call.part_must(ask(*plan, error) == MORTISE_OK && numbers_of(*plan, view->num_seqs) == first, kSchedulerHeader,
+    call.part_must(ask(*plan, error) == MORTISE_OK && numbers_of(*plan, view->num_seqs) == first, kHeader,
                    "called twice with the same view, it gives the same plan",
                    "the second plan of step {} is another one", view->step_id);
     return status;
