@@ -30,7 +30,7 @@ constexpr int kManyRegisters = 216, kFewRegisters = 72, kLaunchRegisters = 65536
 static_assert(kUsers * kManyRegisters + (kActivatingWarps + 1) * kFewRegisters <= kThreads / 32 * kLaunchRegisters);
 // The last row tile requests x in boxes of 32 rows, only those that have rows of x, because TMA takes longer to fill a
 // row with zeros than to load it (H200, 28672 columns of 4096: 64 rows take 81 us with one box and 58 with boxes).
-// Tiles that are full use one box, which is faster (256 rows: 95 us in place of 98).
+// Tiles that are full use one box, which is faster (256 rows: 89 to 95 us in place of 97 to 102).
 constexpr int kBoxRows = 32;
 constexpr int kSharedBytes = 227 << 10;
 constexpr int kBand = 2048;  // rows

@@ -71,8 +71,9 @@ std::int64_t column_tiles(const LinearArgs& args, const TileSize& size) {
 
 // The tile size with which a block takes the least time. The choice changes no bit.
 int cheapest(const LinearArgs& args, int num_blocks) {
-  // The time of a tile is proportional to its columns of the product plus twelve. Without clusters each block reads all
-  // of its weights from the L2, which costs 5 % (H200, 28672 columns of 4096, 128 to 8192 rows).
+  // The time of a tile is proportional to its columns of the product plus twelve (fitted to 28672 columns of 4096, 128
+  // to 8192 rows, H200). Without clusters each block reads all of its weights from the L2: 256 rows take 93 us in place
+  // of 89.
   constexpr std::int64_t kFixedColumns = 12, kAloneCost = 21, kClusterCost = 20;
   int best = 0;
   std::int64_t least = INT64_MAX;

@@ -8,10 +8,11 @@
 // Cost: 2 m n k operations in bf16.
 // REQUIRES: no kernel that may still run writes w or bias, because they are read before the preceding kernels have
 // ended.
-// Errors: the cudaError_t of the launch; cudaErrorNotSupported if the driver has no tensor maps, cudaErrorInvalidValue
-// for other shapes. Launches on `stream`, never waits, allocates nothing. Source: PTX ISA, wgmma and
-// cp.async.bulk.tensor; arXiv:2002.05202 (gated activations). Oracle: kernels/cuda/reference/linear.hpp and then
-// launch_gated, bitwise (tests/plugins/kernels/cuda/linear_gated_test.cpp).
+// Errors: the cudaError_t of the launch; cudaErrorNotSupported if the driver has no tensor maps.
+// Launches on `stream`, never waits, allocates nothing.
+// Source: PTX ISA, wgmma and cp.async.bulk.tensor; arXiv:2002.05202 (gated activations).
+// Oracle: kernels/cuda/reference/linear.hpp and then launch_gated, bitwise
+// (tests/plugins/kernels/cuda/linear_gated_test.cpp).
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -20,8 +21,8 @@
 
 namespace mortise::cuda {
 
-// With a smaller k the activation would probably take longer than the products that it runs beside; alone it was
-// measured with 4096.
+// With a smaller k the activation would probably take longer than the products that it runs beside. This is an
+// estimate: the kernel was timed alone with k = 4096.
 constexpr std::int64_t kLeastGatedK = 1024;
 
 // Whether the kernel takes the product, and is meant for it: not for the few rows of linear_stream.hpp, nor where tiles
@@ -31,8 +32,8 @@ bool serves_linear_gated(const LinearArgs& args);
 // REQUIRES: the shapes above.
 cudaError_t launch_linear_gated(const LinearArgs& args, Activation activation, cudaStream_t stream);
 
-// The same with tiles of one of the sizes 0 .. kNumGatedTileSizes - 1, on at most so many thread blocks (at least 2),
-// where launch_linear_gated chooses the fastest size and uses all multiprocessors. For tests of each size.
+// The same, for tests: with tiles of the given size, 0 .. kNumGatedTileSizes - 1, and at most `most_blocks` thread
+// blocks. REQUIRES: most_blocks >= 2. launch_linear_gated chooses the fastest size and uses all multiprocessors.
 constexpr int kNumGatedTileSizes = 5;
 cudaError_t launch_linear_gated_with(int tile_size, int most_blocks, const LinearArgs& args, Activation activation,
                                      cudaStream_t stream);
